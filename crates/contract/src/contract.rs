@@ -5,7 +5,7 @@ use std::sync::Arc;
 use json::Json;
 use spile_core::ToolAnnotations;
 
-use crate::access::{Roles, RowRules};
+use crate::access::{IdentityRules, Roles, RowRules};
 use crate::field::Field;
 use crate::manifest::Operation;
 pub use crate::manifest::{Confirm, RateLimit, Returns};
@@ -32,6 +32,8 @@ pub struct Contract {
     pub statements: Vec<Statement>,
     pub requests: Vec<Request>,
     pub tools: Vec<Tool>,
+    /// Who callers are in sources that decide by themselves which rows exist, by the name of the source.
+    pub identities: Vec<(String, Arc<IdentityRules>)>,
     /// Who sees which part of it. `None`: everybody sees all of it.
     pub roles: Option<Arc<Roles>>,
 }

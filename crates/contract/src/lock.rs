@@ -4,6 +4,7 @@
 //! branches that change different tools merge without conflicts. Branches that change the same tool both change its
 //! hash, which is a conflict. The hash also detects a bad merge.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
@@ -29,6 +30,9 @@ const FORMAT_VERSION: i64 = 1;
 pub struct Lock {
     pub version: ContractVersion,
     pub interface: ContractInterface,
+    /// What the databases looked like that the interface was made from, by the name of the source, as JSON. A server whose database is
+    /// down starts with it.
+    pub databases: BTreeMap<String, Value>,
     /// Tools whose hash does not match their schemas.
     pub hash_mismatches: Vec<String>,
 }
@@ -76,7 +80,7 @@ impl fmt::Display for ContractVersion {
 
 impl Lock {
     pub fn new(version: ContractVersion, interface: ContractInterface) -> Self {
-        Self { version, interface, hash_mismatches: Vec::new() }
+        Self { version, interface, databases: BTreeMap::new(), hash_mismatches: Vec::new() }
     }
 
     /// The text of the lock file.
@@ -111,6 +115,10 @@ impl Lock {
                 let fields: Vec<String> = fields.iter().map(|field| toml_quote(field)).collect();
                 let _ = writeln!(out, "{} = [{}]", toml_key(tool), fields.join(", "));
             }
+        }
+        for (source, facts) in &self.databases {
+            let facts = pretty_schema(facts);
+            let _ = writeln!(out, "\n[databases.{}]\nfacts = '''\n{facts}'''", toml_key(source));
         }
         out
     }
@@ -214,6 +222,14 @@ impl LockParser {
                 interface.insert(tool.get_ref().to_string(), self.strings(fields)?);
             }
             lock.interface.roles.insert(name.get_ref().to_string(), interface);
+        }
+        for (name, database) in self.table(top, "databases")?.iter().flat_map(|all| all.iter()) {
+            let DeValue::Table(database) = database.get_ref() else {
+                return Err(self.error(name.span(), "expected a table"));
+            };
+            let (facts, at) = self.string(database, "facts", name.span())?;
+            let facts = serde_json::from_str(facts).map_err(|error| self.error(at, error.to_string()))?;
+            lock.databases.insert(name.get_ref().to_string(), facts);
         }
         Ok(lock)
     }

@@ -7,6 +7,7 @@
 mod aggregate;
 mod capabilities;
 mod database_url;
+mod identity;
 mod keys;
 mod location;
 mod query;
@@ -31,6 +32,7 @@ pub use aggregate::{
 };
 pub use capabilities::{WriteCapabilities, WriteSupport};
 pub use database_url::{DatabaseEngine, DatabaseUrl, Secret};
+pub use identity::SourceIdentity;
 pub use keys::{AmbiguousKey, KeyMap, KeySet, LinkedValues, are_linkable};
 pub use location::{FileToWatch, SourceLocation, UnsupportedLocation};
 pub use query::{
@@ -536,6 +538,12 @@ pub trait Reader: Send + Sync {
     /// outdated.
     fn key_notice(&self) -> Option<Arc<str>> {
         None
+    }
+
+    /// The same table as a caller sees it whom the source knows: for a source that decides by itself which rows exist. Such a source
+    /// refuses reads without a caller.
+    fn as_caller<'r>(&'r self, _identity: &Arc<SourceIdentity>) -> Result<Box<dyn Reader + 'r>, SourceError> {
+        Err(SourceIdentity::unsupported())
     }
 
     /// Passes the row with this key to `row`; returns `false` if there is none.

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use contract::ValueRef;
-use contract::source::{RowFlow, SourceError};
+use contract::source::{RowFlow, SourceError, SourceIdentity};
 
 use crate::call::CallLimits;
 use crate::column::Storage;
 use crate::error::DbError;
+use crate::options::CallerMode;
 use crate::schema::{ColumnInfo, Schema};
 
 /// A statement with its values.
@@ -109,11 +110,18 @@ pub(crate) trait Connection: Send {
     /// Prepares a statement without running it, and forgets it.
     fn describe(&mut self, sql: &str, writes: bool, limits: &CallLimits<'_>) -> Result<Description, DbError>;
 
-    /// Begins a transaction that only reads.
-    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError>;
+    /// Begins a transaction that only reads, as a caller if there is one.
+    fn begin_read(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        limits: &CallLimits<'_>,
+    ) -> Result<(), DbError>;
 
-    /// Begins a transaction that may write.
-    fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError>;
+    /// Begins a transaction that may write, as a caller if there is one.
+    fn begin(&mut self, identity: Option<&SourceIdentity>, limits: &CallLimits<'_>) -> Result<(), DbError>;
+
+    /// Changes the role until the transaction ends; `None` is the role of the connection.
+    fn set_role(&mut self, role: Option<&str>, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
     fn commit(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
@@ -123,7 +131,12 @@ pub(crate) trait Connection: Send {
     fn define(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
     /// Reads the catalog.
-    fn read_schema(&mut self, schemas: &[String], limits: &CallLimits<'_>) -> Result<Schema, DbError>;
+    fn read_schema(
+        &mut self,
+        schemas: &[String],
+        callers: CallerMode,
+        limits: &CallLimits<'_>,
+    ) -> Result<Schema, DbError>;
 
     /// Whether another call may use it.
     fn is_usable(&self) -> bool;

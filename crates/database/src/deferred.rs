@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock};
 use contract::ValueRef;
 use contract::source::{
     Aggregate, CancelFlag, Groups, PreparedStatement, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    RowTransaction, Search, SearchOutcome, SourceError, StatementTransaction, Total, TransactionOptions,
-    WriteError, Writer,
+    RowTransaction, Search, SearchOutcome, SourceError, SourceIdentity, StatementTransaction, Total,
+    TransactionOptions, WriteError, Writer,
 };
 
 use crate::read::TableReader;
@@ -43,6 +43,10 @@ impl<T> Deferred<T> {
 impl Reader for Deferred<TableReader> {
     fn can_run_inline(&self, _read: &ReadRequest<'_>) -> bool {
         false
+    }
+
+    fn as_caller<'r>(&'r self, identity: &Arc<SourceIdentity>) -> Result<Box<dyn Reader + 'r>, SourceError> {
+        Self::get(self)?.as_caller(identity)
     }
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
@@ -88,6 +92,16 @@ impl PreparedStatement for Deferred<DatabaseStatement> {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         self.get()?.read(arguments, cancelled, row)
+    }
+
+    fn read_as(
+        &self,
+        identity: &SourceIdentity,
+        arguments: &[ValueRef<'_>],
+        cancelled: Option<&CancelFlag>,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.get()?.read_as(identity, arguments, cancelled, row)
     }
 
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError> {

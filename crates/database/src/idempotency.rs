@@ -15,9 +15,17 @@ use crate::column::Storage;
 use crate::connection::{Connection, Param, ResultColumn, Sql};
 use crate::dialect::{Dialect, SqlWriter};
 use crate::error::DbError;
+use crate::local_records::LocalRecords;
 
 /// The table's name, without its schema. It is never a collection.
 pub(crate) const TABLE: &str = "_spile_idempotency";
+
+/// Where the records of a database are.
+pub(crate) enum Records {
+    /// In the same transaction as the change.
+    Table(IdempotencyTable),
+    Local(LocalRecords),
+}
 
 pub(crate) struct IdempotencyTable {
     dialect: &'static dyn Dialect,

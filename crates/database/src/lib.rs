@@ -14,6 +14,7 @@
 
 mod aggregate;
 mod call;
+mod callers;
 mod column;
 mod connection;
 mod decoded;
@@ -21,6 +22,7 @@ mod deferred;
 mod dialect;
 mod error;
 mod idempotency;
+mod local_records;
 mod lowercase;
 mod mysql;
 mod operand;
@@ -36,5 +38,6 @@ mod tls;
 mod url;
 mod write;
 
-pub use options::Options;
+pub use local_records::{RecordStore, StoredRecord};
+pub use options::{CallerMode, Options};
 pub use source::Database;

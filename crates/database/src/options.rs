@@ -2,9 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::local_records::RecordStore;
 
 /// The settings of one database.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Options {
     /// With user, host and database; perhaps with a password.
     pub url: String,
@@ -20,6 +23,22 @@ pub struct Options {
     pub call_ms_max: u64,
     /// Whether a role that could write is refused.
     pub require_readonly_role: bool,
+    /// Keeps idempotency records where the role may not create a table for them. `None`: keys are not offered there.
+    pub record_store: Option<Arc<dyn RecordStore>>,
+    /// Whether calls have an identity of their own in the database.
+    pub callers: CallerMode,
+}
+
+/// Who calls are in the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CallerMode {
+    /// The role of the connection.
+    #[default]
+    Connection,
+    /// The role of the connection with settings of the caller. Nothing is read or written without them.
+    Settings,
+    /// A role of the caller, with settings. Nothing is read or written without it.
+    Role,
 }
 
 impl Options {
@@ -32,6 +51,8 @@ impl Options {
             connections_max: 8,
             call_ms_max: 60_000,
             require_readonly_role: false,
+            record_store: None,
+            callers: CallerMode::default(),
         }
     }
 }

@@ -12,6 +12,7 @@ use contract::source::SourceError;
 use crate::call::CallLimits;
 use crate::connection::{Connection, Engine};
 use crate::error::DbError;
+use crate::options::CallerMode;
 
 /// So many calls wait for each connection; others are refused at once.
 const WAITING_PER_CONNECTION: usize = 16;
@@ -27,6 +28,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(1_000);
 pub(crate) struct Pool {
     engine: Box<dyn Engine>,
     connections_max: usize,
+    /// Who calls are in the database.
+    pub(crate) callers: CallerMode,
     state: Mutex<PoolState>,
     freed: Condvar,
     /// Whether the database may be another one than when its catalog was read, or could not be reached since.
@@ -58,10 +61,11 @@ pub(crate) struct Pooled<'p> {
 }
 
 impl Pool {
-    pub(crate) fn new(engine: Box<dyn Engine>, connections_max: usize) -> Self {
+    pub(crate) fn new(engine: Box<dyn Engine>, connections_max: usize, callers: CallerMode) -> Self {
         Self {
             engine,
             connections_max,
+            callers,
             state: Mutex::default(),
             freed: Condvar::new(),
             is_suspicious: AtomicBool::new(false),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use contract::source::{
     Aggregate, CancelFlag, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, TableShape, Total,
+    Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, SourceIdentity, TableShape, Total,
 };
 use contract::{Value, ValueRef, order};
 
@@ -15,6 +15,7 @@ use crate::column::{Column, Storage};
 use crate::connection::{OnRow, Param, ResultColumn, Sql};
 use crate::dialect::{Dialect, SqlWriter, TABLE_ALIAS};
 use crate::error::{DbError, unavailable};
+use crate::options::CallerMode;
 use crate::pool::Pool;
 use crate::schema::{TableInfo, TextIndex, TextIndexKind};
 use crate::select::{SortTerm, Table};
@@ -22,17 +23,20 @@ use crate::select::{SortTerm, Table};
 /// Rows that pass filters are counted up to this number.
 const COUNTED_ROWS_MAX: u64 = 100_000;
 
+#[derive(Clone)]
 pub(crate) struct TableReader {
     pub(crate) pool: Arc<Pool>,
     pub(crate) dialect: &'static dyn Dialect,
     /// Quoted.
     pub(crate) name: String,
     is_view: bool,
-    pub(crate) columns: Vec<Column>,
+    pub(crate) columns: Arc<[Column]>,
     pub(crate) key: Vec<usize>,
     /// With indexes of `columns`, in ascending order.
     text_indexes: Vec<TextIndex>,
     pub(crate) call_max: Duration,
+    /// Who reads, where the database knows its callers.
+    identity: Option<Arc<SourceIdentity>>,
 }
 
 impl TableReader {
@@ -65,6 +69,7 @@ impl TableReader {
                 .filter_map(|index| index.in_shape(table, shape))
                 .collect(),
             call_max,
+            identity: None,
         })
     }
 
@@ -105,6 +110,9 @@ impl TableReader {
         limits: &CallLimits<'_>,
         row: &mut OnRow<'_>,
     ) -> Result<(), SourceError> {
+        if self.identity.is_some() || self.pool.callers != CallerMode::Connection {
+            return self.pool.read_in_transaction(self.identity.as_deref(), sql, limits, row);
+        }
         let mut has_passed_rows = false;
         let ran = self.pool.with_connection(limits, |connection| {
             let ran = connection.run(sql, limits, &mut |values| {
@@ -389,6 +397,10 @@ impl Reader for TableReader {
     /// The network is never quick enough.
     fn can_run_inline(&self, _read: &ReadRequest<'_>) -> bool {
         false
+    }
+
+    fn as_caller<'r>(&'r self, identity: &Arc<SourceIdentity>) -> Result<Box<dyn Reader + 'r>, SourceError> {
+        Ok(Box::new(Self { identity: Some(identity.clone()), ..self.clone() }))
     }
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {

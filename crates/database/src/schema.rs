@@ -21,6 +21,8 @@ pub(crate) struct RoleInfo {
     pub(crate) name: String,
     /// Why it could do more than reading, as clauses.
     pub(crate) powers: Vec<String>,
+    /// Whether row-level security does not apply to it.
+    pub(crate) ignores_policies: bool,
 }
 
 impl RoleInfo {
@@ -61,6 +63,8 @@ pub(crate) struct TableInfo {
     pub(crate) may_insert: bool,
     pub(crate) may_update: bool,
     pub(crate) may_delete: bool,
+    /// Whether row-level security is enabled and applies to the role of the connection.
+    pub(crate) has_policies: bool,
     /// Full-text indexes; the one with the most columns comes first.
     pub(crate) text_indexes: Vec<TextIndex>,
 }

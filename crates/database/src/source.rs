@@ -17,9 +17,10 @@ use crate::column::Storage;
 use crate::connection::{Engine, ResultColumn, Sql};
 use crate::deferred::Deferred;
 use crate::dialect::{Dialect, SqlWriter};
-use crate::idempotency::IdempotencyTable;
+use crate::idempotency::{IdempotencyTable, Records};
+use crate::local_records::LocalRecords;
 use crate::mysql::{MySql, MySqlDialect};
-use crate::options::Options;
+use crate::options::{CallerMode, Options};
 use crate::pool::Pool;
 use crate::postgres::{Postgres, PostgresDialect};
 use crate::read::TableReader;
@@ -44,7 +45,7 @@ pub(crate) struct Inner {
     cached_schema: Mutex<Option<Arc<Schema>>>,
     /// Grows when the catalog was read and was another one than before.
     generation: AtomicU64,
-    idempotency: OnceLock<Arc<IdempotencyTable>>,
+    idempotency: OnceLock<Arc<Records>>,
 }
 
 impl Database {
@@ -61,7 +62,7 @@ impl Database {
     }
 
     fn new(engine: Box<dyn Engine>, dialect: &'static dyn Dialect, options: Options) -> Self {
-        let pool = Arc::new(Pool::new(engine, options.connections_max));
+        let pool = Arc::new(Pool::new(engine, options.connections_max, options.callers));
         Self(Arc::new(Inner {
             pool,
             dialect,
@@ -80,9 +81,9 @@ impl Inner {
 
     fn load_schema(&self) -> Result<Arc<Schema>, SourceError> {
         let limits = CallLimits::new(None, self.call_max());
-        let schema = self
-            .pool
-            .with_connection(&limits, |connection| connection.read_schema(&self.options.schemas, &limits))?;
+        let schema = self.pool.with_connection(&limits, |connection| {
+            connection.read_schema(&self.options.schemas, self.options.callers, &limits)
+        })?;
         let schema = Arc::new(schema);
         let mut cached = self.cached_schema.lock().unwrap_or_else(PoisonError::into_inner);
         if cached.as_ref().is_some_and(|last| !last.is_same_as(&schema)) {
@@ -97,16 +98,34 @@ impl Inner {
         cached.map_or_else(|| self.load_schema(), Ok)
     }
 
-    /// The table of idempotency records, which all writers share.
-    fn idempotency_table(&self, schema: &Schema) -> Option<Arc<IdempotencyTable>> {
-        let (name, exists) = schema.idempotency.as_ref()?;
-        let table = || Arc::new(IdempotencyTable::new(self.dialect, name.clone(), *exists));
-        Some(Arc::clone(self.idempotency.get_or_init(table)))
+    /// The idempotency records, which all writers share.
+    fn records(&self, schema: &Schema) -> Option<Arc<Records>> {
+        let records = match (&schema.idempotency, &self.options.record_store) {
+            (Some((name, exists)), _) => {
+                Records::Table(IdempotencyTable::new(self.dialect, name.clone(), *exists))
+            }
+            (None, Some(store)) => Records::Local(LocalRecords::new(Arc::clone(store))),
+            (None, None) => return None,
+        };
+        Some(Arc::clone(self.idempotency.get_or_init(|| Arc::new(records))))
+    }
+
+    /// Whether writes can have idempotency keys.
+    fn has_records(&self, schema: &Schema) -> bool {
+        schema.idempotency.is_some() || self.options.record_store.is_some()
     }
 
     /// Fails if the role could write and must not.
     fn check_role(&self, schema: &Schema) -> Result<(), SourceError> {
         let role = &schema.role;
+        if self.options.callers != CallerMode::Connection && role.ignores_policies {
+            let message = format!(
+                "row-level security does not apply to the role `{}`, so `role_from` and `settings` would protect nothing; connect \
+                 with a role that is not a superuser and does not have BYPASSRLS",
+                role.name
+            );
+            return Err(SourceError::Incompatible { detail: message.clone(), message });
+        }
         if !self.options.require_readonly_role || role.powers.is_empty() {
             return Ok(());
         }
@@ -116,6 +135,22 @@ impl Inner {
             role.powers.join(", and ")
         );
         Err(SourceError::Incompatible { detail: message.clone(), message })
+    }
+
+    /// With settings only, callers have the role of the connection: every table whose rows no policy restricts is the same for all.
+    fn unprotected_tables(&self, schema: &Schema) -> Option<String> {
+        if self.options.callers != CallerMode::Settings {
+            return None;
+        }
+        let open = schema.tables.iter().filter(|table| !table.is_view && !table.has_policies);
+        let names: Vec<String> = open.map(|table| format!("`{}`", table.name)).collect();
+        (!names.is_empty()).then(|| {
+            format!(
+                "row-level security does not restrict the rows of {} for the role `{}`",
+                names.join(", "),
+                schema.role.name
+            )
+        })
     }
 
     fn table_facts(&self, table: &TableInfo, has_idempotency: bool) -> TableFacts {
@@ -139,7 +174,9 @@ impl Inner {
 
     /// Counts the rows and looks for values that need another type; `None` if that takes too long.
     fn profile(&self, table: &TableInfo) -> Option<Profile> {
-        if table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
+        // The rows of the connection's role are not those of the callers.
+        let has_callers = self.options.callers != CallerMode::Connection;
+        if has_callers || table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
             return None;
         }
         let mut out = SqlWriter::new(self.dialect);
@@ -320,12 +357,12 @@ impl Inner {
             |error: SourceError| StatementError { message: error.to_string(), help: None, span: None };
         let schema = self.schema().map_err(unreachable)?;
         let limits = CallLimits::new(None, self.call_max());
-        let capabilities = write_capabilities(schema.idempotency.is_some());
+        let capabilities = write_capabilities(self.has_records(&schema));
         statement::describe(&self.pool, self.dialect, sql, &limits, capabilities)
     }
 
     fn statement(&self, shape: &StatementShape) -> Result<DatabaseStatement, SourceError> {
-        let idempotency = self.idempotency_table(&*self.schema()?);
+        let idempotency = self.records(&*self.schema()?);
         DatabaseStatement::new(&self.pool, self.dialect, shape, idempotency, self.call_max())
     }
 
@@ -341,8 +378,9 @@ impl Inner {
                 role.powers.join(", ")
             ));
         }
+        notes.extend(self.unprotected_tables(&schema));
         let tables =
-            schema.tables.iter().map(|table| self.table_facts(table, schema.idempotency.is_some())).collect();
+            schema.tables.iter().map(|table| self.table_facts(table, self.has_records(&schema))).collect();
         Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
     }
 
@@ -353,7 +391,8 @@ impl Inner {
         let key: Vec<&str> = shape.key.iter().map(|at| shape.columns[*at].name.as_str()).collect();
         let is_unique =
             |columns: &Vec<usize>| columns.iter().all(|at| key.contains(&table.columns[*at].name.as_str()));
-        if !key.is_empty() && !table.unique.iter().any(is_unique) {
+        let can_check = self.options.callers == CallerMode::Connection;
+        if can_check && !key.is_empty() && !table.unique.iter().any(is_unique) {
             reader.check_unique_key()?;
         }
         Ok(reader)
@@ -364,6 +403,6 @@ impl Inner {
         let table = schema.table(&shape.table)?;
         let reader = TableReader::new(&self.pool, self.dialect, table, shape, self.call_max())?;
         let key_constraint = table.key_constraint.clone();
-        Ok(TableWriter { reader, idempotency: self.idempotency_table(&schema), key_constraint })
+        Ok(TableWriter { reader, idempotency: self.records(&schema), key_constraint })
     }
 }

@@ -16,7 +16,8 @@ use crate::column::{Column, Storage};
 use crate::connection::{Connection, OnRow, Param, ResultColumn, Sql};
 use crate::dialect::{NewKey, SqlWriter};
 use crate::error::{Cause, DbError, Refusal};
-use crate::idempotency::IdempotencyTable;
+use crate::idempotency::Records;
+use crate::local_records::{Found, LocalClaim};
 use crate::operand::{Operand, operand};
 use crate::pool::{Pool, Pooled};
 use crate::read::TableReader;
@@ -24,7 +25,7 @@ use crate::read::TableReader;
 pub(crate) struct TableWriter {
     /// The table and how its rows are read.
     pub(crate) reader: TableReader,
-    pub(crate) idempotency: Option<Arc<IdempotencyTable>>,
+    pub(crate) idempotency: Option<Arc<Records>>,
     /// The constraint that keeps the key unique.
     pub(crate) key_constraint: Option<String>,
 }
@@ -41,24 +42,28 @@ impl Writer for TableWriter {
 pub(crate) struct OpenTransaction<'w> {
     connection: Pooled<'w>,
     call_max: Duration,
-    idempotency: Option<&'w IdempotencyTable>,
+    idempotency: Option<&'w Records>,
     options: TransactionOptions,
+    /// Of this call, where records are not in the database.
+    claim: Option<LocalClaim<'w>>,
 }
 
 impl<'w> OpenTransaction<'w> {
     pub(crate) fn begin(
         pool: &'w Pool,
         call_max: Duration,
-        idempotency: Option<&'w IdempotencyTable>,
+        idempotency: Option<&'w Records>,
         options: &TransactionOptions,
     ) -> Result<Self, WriteError> {
-        let limits = CallLimits::new(options.cancelled.as_ref(), call_max);
+        let (limits, identity) =
+            (CallLimits::new(options.cancelled.as_ref(), call_max), options.identity.as_deref());
+        pool.check_caller(identity)?;
         let mut connection = pool.check_out(&limits)?;
         let begin = |connection: &mut dyn Connection| -> Result<(), DbError> {
-            if let (Some(table), Some(_)) = (idempotency, &options.idempotency_key) {
+            if let (Some(Records::Table(table)), Some(_)) = (idempotency, &options.idempotency_key) {
                 table.ensure(connection, &limits)?;
             }
-            connection.begin(&limits)
+            connection.begin(identity, &limits)
         };
         let mut begun = begin(&mut **connection);
         // Closed by the other side while nobody used it: nothing has happened yet.
@@ -68,7 +73,7 @@ impl<'w> OpenTransaction<'w> {
             begun = begin(&mut **connection);
         }
         begun.map_err(DbError::into_source_error)?;
-        Ok(Self { connection, call_max, idempotency, options: options.clone() })
+        Ok(Self { connection, call_max, idempotency, options: options.clone(), claim: None })
     }
 
     /// Runs a statement, and passes its first row on.
@@ -84,30 +89,66 @@ impl<'w> OpenTransaction<'w> {
     /// Runs a statement and passes its rows on. Returns the number of changed rows.
     pub(crate) fn run(&mut self, sql: &Sql, row: &mut OnRow<'_>) -> Result<u64, DbError> {
         let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
-        self.connection.run(sql, &limits, row)
+        let identity = self.options.identity.as_deref();
+        self.connection.run(sql, &limits, row).map_err(|error| error.of_caller(identity))
     }
 
     pub(crate) fn find_response(&mut self, key: &IdempotencyKey) -> Result<Option<Vec<u8>>, WriteError> {
-        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
+        let now_ms = self.options.now_ms;
         match self.idempotency {
-            Some(table) => table.find(&mut **self.connection, key, self.options.now_ms, &limits),
             None => Ok(None),
+            Some(Records::Table(table)) => {
+                self.with_records(|connection, limits| table.find(connection, key, now_ms, limits))
+            }
+            Some(Records::Local(records)) => match records.find(key, now_ms)? {
+                Found::Done(response) => Ok(Some(response)),
+                Found::New(claim) => {
+                    self.claim = Some(claim);
+                    Ok(None)
+                }
+            },
         }
     }
 
     pub(crate) fn store_response(&mut self, key: &IdempotencyKey, response: &[u8]) -> Result<(), WriteError> {
-        let limits = CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
-        match self.idempotency {
-            Some(table) => table.store(&mut **self.connection, key, response, self.options.now_ms, &limits),
-            None => Ok(()),
+        let now_ms = self.options.now_ms;
+        if let Some(claim) = &mut self.claim {
+            claim.set_response(response);
         }
+        match self.idempotency {
+            None | Some(Records::Local(_)) => Ok(()),
+            Some(Records::Table(table)) => {
+                self.with_records(|connection, limits| table.store(connection, key, response, now_ms, limits))
+            }
+        }
+    }
+
+    /// Uses the table of idempotency records, which belongs to the role of the connection: callers neither need rights there nor
+    /// can change what others rely on.
+    fn with_records<T>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Connection, &CallLimits<'_>) -> Result<T, WriteError>,
+    ) -> Result<T, WriteError> {
+        let limits = &CallLimits::new(self.options.cancelled.as_ref(), self.call_max);
+        let connection = &mut **self.connection;
+        let role = self.options.identity.as_ref().and_then(|identity| identity.role.as_deref());
+        if role.is_none() {
+            return work(connection, limits);
+        }
+        connection.set_role(None, limits).map_err(DbError::into_source_error)?;
+        let worked = work(connection, limits)?;
+        connection.set_role(role, limits).map_err(DbError::into_source_error)?;
+        Ok(worked)
     }
 
     /// `refused` says what it means that the database refuses to commit: a constraint that is checked at the end.
     pub(crate) fn commit(mut self, refused: impl FnOnce(Refusal) -> WriteError) -> Result<(), WriteError> {
         // From here on the caller's absence changes nothing.
         let limits = CallLimits::new(None, self.call_max);
-        self.connection.commit(&limits).map_err(|error| match error {
+        if let Some(claim) = &mut self.claim {
+            claim.begin_commit();
+        }
+        let committed = self.connection.commit(&limits).map_err(|error| match error {
             // Whether the database was done before the connection ended is unknown.
             DbError::Lost { detail } => {
                 tracing::warn!(detail, "the connection was lost while a write was committed");
@@ -115,7 +156,11 @@ impl<'w> OpenTransaction<'w> {
             }
             DbError::Source(_) => WriteError::OutcomeUnknown,
             DbError::Refused(refusal) => refused(refusal),
-        })
+        });
+        if let Some(claim) = self.claim.take() {
+            claim.end_commit(&committed);
+        }
+        committed
     }
 }
 

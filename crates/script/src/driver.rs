@@ -272,7 +272,7 @@ impl Driver {
             if step.abandoned.contains(&effect.number) {
                 continue;
             }
-            match plan(&self.round.services, &effect.kind, &effect.arguments) {
+            match plan(&self.round.services, &self.round.caller, &effect.kind, &effect.arguments) {
                 Err(refused) => known.push((effect.number, Err(refused))),
                 Ok(Work::Sleep { ms }) => {
                     let due_ms = effect.at_ms.saturating_add(ms);

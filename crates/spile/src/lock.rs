@@ -149,7 +149,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
         let path = crate::project::shown_path(path);
         bail!("`spile compile` needs a manifest; run `spile init {path}`, then `spile compile`");
     };
-    let Scan { compiled, author, diagnostics, .. } = project.scan()?;
+    let Scan { compiled, author, diagnostics, manifest, .. } = project.scan()?;
     print_diagnostics(&diagnostics);
     let Some(compiled) = compiled else { return Ok(ExitCode::FAILURE) };
     let old = match read_lock(&file) {
@@ -162,7 +162,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
     let author_tools = author.iter().flat_map(Author::tools);
     let interface = ContractInterface::from_contract(&compiled.contract).with_tools(author_tools);
     let name = &compiled.contract.name;
-    let (lock, summary) = match old {
+    let (mut lock, summary) = match old {
         None => {
             let tools = pluralize(interface.tools.len() as u64, "tool");
             (
@@ -189,6 +189,7 @@ pub fn compile(path: &Path) -> anyhow::Result<ExitCode> {
             (Lock::new(version, interface), summary)
         }
     };
+    lock.databases = manifest.map(|manifest| compiled.sources.facts_to_lock(&manifest)).unwrap_or_default();
     atomic_file::write(&file, lock.to_toml().as_bytes(), FileMode::PreserveOrUmask)?;
     print(&summary)?;
     Ok(ExitCode::SUCCESS)

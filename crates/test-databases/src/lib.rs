@@ -182,6 +182,22 @@ impl TestDatabase {
     pub fn run(&self, sql: &str) {
         self.server.run(Some(&self.name), sql);
     }
+
+    /// All tables and rows, as the database's own program prints them.
+    pub fn dump(&self) -> String {
+        let folder = &self.server.folder;
+        let mut command = match self.server.kind {
+            Kind::Postgres => postgres::dump(folder, &self.name),
+            Kind::MariaDb => mariadb::dump(folder, &self.name),
+        };
+        let dumped = command.output().unwrap();
+        assert!(dumped.status.success(), "{}", String::from_utf8_lossy(&dumped.stderr));
+        let text = String::from_utf8_lossy(&dumped.stdout);
+        // `\\restrict` has a random word in newer versions of pg_dump.
+        let lines =
+            text.lines().filter(|line| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict"));
+        lines.map(|line| format!("{line}\n")).collect()
+    }
 }
 
 impl Drop for TestDatabase {

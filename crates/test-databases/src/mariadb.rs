@@ -35,3 +35,11 @@ pub(crate) fn client(folder: &Path, database: Option<&str>) -> Command {
     command.arg(format!("--socket={}", folder.join("socket").display())).args(database);
     command
 }
+
+/// Prints all tables and rows.
+pub(crate) fn dump(folder: &Path, database: &str) -> Command {
+    let mut command = Command::new("mariadb-dump");
+    command.args(["--no-defaults", "--skip-comments", "-u", "root"]);
+    command.arg(format!("--socket={}", folder.join("socket").display())).arg(database);
+    command
+}

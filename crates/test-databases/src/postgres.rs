@@ -49,3 +49,10 @@ pub(crate) fn client(folder: &Path, database: &str) -> Command {
     command.stdout(std::process::Stdio::null());
     command
 }
+
+/// Prints all tables and rows.
+pub(crate) fn dump(folder: &Path, database: &str) -> Command {
+    let mut command = Command::new(program("pg_dump"));
+    command.args(["-U", "postgres", "--inserts", "-h"]).arg(folder).arg(database);
+    command
+}

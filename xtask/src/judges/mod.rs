@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::sh;
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|tenants|sqlmap|page|tables|openapi] [--rounds N] [--seed N]";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N]; `judges sqlmap --sample`: what CI runs";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
@@ -26,6 +26,9 @@ struct JudgeArgs {
 }
 
 pub fn run(args: &[String]) -> Result<()> {
+    if args == ["sqlmap", "--sample"] {
+        return sqlmap_sample(&sh::Env::default());
+    }
     let request = parse_args(args)?;
     crate::setup::run()?;
     println!("building the program and its judges (release)");
@@ -73,8 +76,16 @@ pub fn run(args: &[String]) -> Result<()> {
             "--",
             "--nocapture",
         ]);
-        // A step has two calls on average, and there are three kinds of sources: a million calls with 1000 rounds.
-        sh::run(tests.env("SPILE_TENANT_STEPS", (request.rounds * 170).to_string()))?;
+        // A step has two calls on average, and there are five kinds of sources: a million calls with 1000 rounds.
+        sh::run(tests.env("SPILE_TENANT_STEPS", (request.rounds * 100).to_string()))?;
+    }
+    if wanted("restarts") {
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "spile", "--test", "it", "every_acknowledged_write"]);
+        // One after the other: each has the machine for itself.
+        tests.args(["--", "--nocapture", "--test-threads", "1"]);
+        // Fifty crashes of each database with 1000 rounds.
+        sh::run(tests.env("SPILE_RESTARTS", (request.rounds / 20).max(1).to_string()))?;
     }
     if wanted("sqlmap") {
         sqlmap::run(&Cache::locate()?, &release_binary("spile")?, Extent::All)?;
@@ -132,8 +143,8 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "refresh" | "gateway" | "tenants" | "sqlmap" | "page" | "tables"
-            | "openapi")
+            name @ ("kill" | "reload" | "refresh" | "gateway" | "tenants" | "restarts" | "sqlmap"
+            | "page" | "tables" | "openapi")
                 if request.judge.is_none() =>
             {
                 request.judge = Some(name.to_owned());

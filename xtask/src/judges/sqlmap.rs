@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
+use test_databases::{Kind, TestDatabase};
 
 use crate::cache::Cache;
 use crate::sh;
@@ -34,7 +35,58 @@ pub enum Extent {
     Sample,
 }
 
+/// The examples behind a URL: their names, what sqlmap calls the database, and where the example expects it.
+const SHOPS: [(&str, &str, Kind, &str); 2] = [
+    ("shop-postgres", "postgresql", Kind::Postgres, "${SHOP_URL:-postgres://shop_server@localhost/shop}"),
+    ("shop-mysql", "mysql", Kind::MariaDb, "${SHOP_URL:-mysql://shop_server@localhost/shop}"),
+];
+/// The argument of each shop that a sample attacks: one of the author's statement.
+const SHOP_SAMPLE: (&str, &str) = ("best_customers", "since");
+
 pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
+    run_files(cache, spile, extent)?;
+    SHOPS.into_iter().try_for_each(|shop| run_shop(cache, spile, extent, shop))
+}
+
+/// Attacks an example with a real database. Nobody has a token, so that all tools only read.
+fn run_shop(
+    cache: &Cache,
+    spile: &Path,
+    extent: Extent,
+    (example, dbms, kind, url): (&str, &'static str, Kind, &str),
+) -> Result<()> {
+    let folder = sh::repo_root().join("examples").join(example);
+    let copy = copy_folder(&folder, &cache.root().join("judges").join(example))?;
+    let place = TestDatabase::new(kind);
+    let role = format!("shop_server_{}", place.name);
+    let script = fs::read_to_string(folder.join("shop.sql"))?;
+    place.run(&script.replace("shop_server", &role).replace("shop.", &format!("{}.", place.name)));
+    let manifest = fs::read_to_string(folder.join("spile.toml"))?;
+    fs::write(copy.join("spile.toml"), manifest.replace(url, &place.url_as(&role)))?;
+    let before = place.dump();
+    let server = SpileServer::start(spile, &copy, ".")?;
+    let mut tried = 0;
+    for tool in &server.tools(spile)? {
+        ensure!(
+            tool["annotations"]["readOnlyHint"] == true,
+            "{example}: a visitor may write: {}",
+            tool["name"]
+        );
+        for argument in sample_arguments(tool).keys() {
+            if extent == Extent::All || (tool["name"] == SHOP_SAMPLE.0 && argument == SHOP_SAMPLE.1) {
+                tried += 1;
+                attack(cache, &server, (example, dbms), tool, argument)?;
+            }
+        }
+    }
+    ensure!(tried > 0, "{example} has no argument to try");
+    drop(server);
+    ensure!(place.dump() == before, "the data of {example} is not what it was");
+    println!("  {example}: {tried} arguments held, and the database is unchanged");
+    Ok(())
+}
+
+fn run_files(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
     for (example, served) in EXAMPLES {
         let folder = sh::repo_root().join("examples").join(example);
         // Serves a copy, so that a successful attack does not change the examples.
@@ -50,7 +102,7 @@ pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
             for argument in sample_arguments(tool).keys() {
                 if extent == Extent::All || tried == 0 {
                     tried += 1;
-                    attack(cache, &server, example, tool, argument)?;
+                    attack(cache, &server, (example, "sqlite"), tool, argument)?;
                 }
             }
         }
@@ -70,7 +122,9 @@ fn copy_folder(from: &Path, to: &Path) -> Result<PathBuf> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let entry = entry?;
-        fs::copy(entry.path(), to.join(entry.file_name()))?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), to.join(entry.file_name()))?;
+        }
     }
     Ok(to.to_owned())
 }
@@ -168,7 +222,13 @@ fn is_required(tool: &Value, argument: &str) -> bool {
     list.is_some_and(|list| list.iter().any(|one| one == argument))
 }
 
-fn attack(cache: &Cache, server: &SpileServer, example: &str, tool: &Value, argument: &str) -> Result<()> {
+fn attack(
+    cache: &Cache,
+    server: &SpileServer,
+    (example, dbms): (&str, &str),
+    tool: &Value,
+    argument: &str,
+) -> Result<()> {
     let name = tool["name"].as_str().context("a tool has a name")?;
     // Optional arguments would only narrow the result, and hide an injection.
     let mut given = sample_arguments(tool);
@@ -193,7 +253,7 @@ fn attack(cache: &Cache, server: &SpileServer, example: &str, tool: &Value, argu
         .args(["-H", "Content-Type: application/json", "-H", "Accept: application/json, text/event-stream"])
         .args(["-H", &format!("MCP-Protocol-Version: {PROTOCOL}")])
         .args(["-H", "Mcp-Method: tools/call", "-H", &format!("Mcp-Name: {name}")])
-        .args(["--batch", "--flush-session", "--disable-coloring", "--dbms", "sqlite", "--ignore-code", "*"])
+        .args(["--batch", "--flush-session", "--disable-coloring", "--dbms", dbms, "--ignore-code", "*"])
         .args(["--level", "5", "--risk", "3", "--output-dir"])
         .arg(cache.root().join("sqlmap-results"));
     let log = cache.log("sqlmap");

@@ -33,6 +33,27 @@ impl<'p> Claims<'p> {
         }
         (node.kind() != NodeKind::Null).then(|| Json::from_written_bytes(node.raw().into()).to_doc())
     }
+
+    /// All claims as a JSON object, with the subject as `sub`.
+    pub(super) fn to_json(&self) -> String {
+        let mut out = b"{".to_vec();
+        if let Some(identity) = self.identity {
+            out.extend_from_slice(br#""sub":"#);
+            json::write::string(&mut out, identity.subject());
+            let claims = identity.claims().map(Json::to_doc);
+            for (name, value) in claims.iter().flat_map(|doc| doc.root().members()) {
+                if name.str().is_some_and(|name| name == "sub") {
+                    continue;
+                }
+                out.push(b',');
+                out.extend_from_slice(name.raw().as_bytes());
+                out.push(b':');
+                out.extend_from_slice(value.raw().as_bytes());
+            }
+        }
+        out.push(b'}');
+        Json::from_written_bytes(out).as_str().to_owned()
+    }
 }
 
 /// RFC 6901.

@@ -5,6 +5,7 @@
 //! every read, for every kind of source.
 
 mod claims;
+mod identity;
 mod reader;
 mod rules;
 
@@ -14,6 +15,7 @@ use crate::contract::Contract;
 use crate::manifest::{ClaimCondition, Literal, RoleCondition};
 
 pub use claims::Claims;
+pub use identity::IdentityRules;
 pub use reader::{CallReader, RestrictedReader};
 pub use rules::{BoundRows, ClaimProblem, RowRules};
 pub(crate) use rules::{RuleCondition, RuleOperand, RuleValue, clause_count};

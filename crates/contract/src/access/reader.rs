@@ -45,6 +45,14 @@ impl<'r> RestrictedReader<'r> {
         &self.rows
     }
 
+    /// Reads as the caller, if the source decides by itself which rows exist.
+    fn read<T>(&self, read: impl FnOnce(&dyn Reader) -> Result<T, SourceError>) -> Result<T, SourceError> {
+        match self.rows.identity()? {
+            None => read(self.reader),
+            Some(identity) => read(&*self.reader.as_caller(identity)?),
+        }
+    }
+
     fn with_rules<'q>(&'q self, filters: &[Filter<'q>]) -> Vec<Filter<'q>> {
         // The caller's rows first: the rules are the same for all calls, so an index may serve them.
         self.rows.filters().chain(filters.iter().copied()).collect()
@@ -96,7 +104,7 @@ impl Reader for RestrictedReader<'_> {
     }
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
-        self.get_with(row, |row| self.reader.get(key, row))
+        self.get_with(row, |row| self.read(|reader| reader.get(key, row)))
     }
 
     fn get_inline(
@@ -104,7 +112,7 @@ impl Reader for RestrictedReader<'_> {
         key: &[ValueRef<'_>],
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, SourceError> {
-        self.get_with(row, |row| self.reader.get_inline(key, row))
+        self.get_with(row, |row| self.read(|reader| reader.get_inline(key, row)))
     }
 
     fn list(
@@ -112,7 +120,7 @@ impl Reader for RestrictedReader<'_> {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
-        self.reader.list(&self.restrict(query), row)
+        self.read(|reader| reader.list(&self.restrict(query), row))
     }
 
     fn list_inline(
@@ -120,16 +128,17 @@ impl Reader for RestrictedReader<'_> {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
-        self.reader.list_inline(&self.restrict(query), row)
+        self.read(|reader| reader.list_inline(&self.restrict(query), row))
     }
 
     fn aggregate(&self, aggregate: &Aggregate<'_>) -> Result<Groups, SourceError> {
-        self.reader.aggregate(&Aggregate {
+        let restricted = Aggregate {
             filters: self.with_rules(&aggregate.filters),
             groups: aggregate.groups.clone(),
             measures: aggregate.measures.clone(),
             ..*aggregate
-        })
+        };
+        self.read(|reader| reader.aggregate(&restricted))
     }
 
     fn search(
@@ -139,6 +148,6 @@ impl Reader for RestrictedReader<'_> {
     ) -> Result<SearchOutcome, SourceError> {
         let search =
             Search { filters: self.with_rules(&search.filters), terms: search.terms.clone(), ..*search };
-        self.reader.search(&search, row)
+        self.read(|reader| reader.search(&search, row))
     }
 }

@@ -5,16 +5,18 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::Arc;
 
 use json::{Json, Node, NodeKind};
 use ring::digest;
 
 use super::claims::Claims;
+use super::identity::IdentityRules;
 use crate::TimeZone;
 use crate::bind::{BoundFilter, BoundValue, bind_bound, bind_comparable, bind_stored};
 use crate::data_type::DataType;
 use crate::field::Field;
-use crate::source::{ColumnShape, Comparison, Filter, KeySet, all_pass};
+use crate::source::{ColumnShape, Comparison, Filter, KeySet, SourceError, SourceIdentity, all_pass};
 use crate::value::ValueRef;
 
 /// The rules of a collection for one role.
@@ -25,6 +27,8 @@ pub struct RowRules {
     pub(crate) alternatives: Option<Vec<Vec<RuleCondition>>>,
     pub(crate) set: Vec<RuleValue>,
     pub(crate) time_zone: Option<TimeZone>,
+    /// Who callers are in the source, if it decides by itself which rows exist.
+    pub identity: Option<Arc<IdentityRules>>,
 }
 
 /// What one column of a row must fulfil.
@@ -73,7 +77,16 @@ pub(crate) fn clause_count(lengths: impl Iterator<Item = usize>) -> usize {
 /// Which rows there are, for people: `tenant_id = claim /tenant and deleted_at is null`.
 impl fmt::Display for RowRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(alternatives) = &self.alternatives else { return f.write_str("all") };
+        let alternatives = match (&self.alternatives, &self.identity) {
+            (None, None) => return f.write_str("all"),
+            (None, Some(identity)) => return identity.fmt(f),
+            (Some(alternatives), identity) => {
+                if let Some(identity) = identity {
+                    write!(f, "{identity}, and ")?;
+                }
+                alternatives
+            }
+        };
         for (at, conditions) in alternatives.iter().enumerate() {
             f.write_str(if at > 0 { " or " } else { "" })?;
             for (at, condition) in conditions.iter().enumerate() {
@@ -124,13 +137,30 @@ pub struct BoundRows {
     is_empty: bool,
     /// The set that no value is in.
     no_keys: KeySet,
+    identity: BoundIdentity,
     digest: [u8; 32],
 }
 
+/// Who the caller is in the source.
+#[derive(Debug, Clone)]
+enum BoundIdentity {
+    /// The source does not ask.
+    NotNeeded,
+    /// A claim is missing or not usable.
+    Missing,
+    Known(Arc<SourceIdentity>),
+}
+
 impl RowRules {
+    /// Without roles: which rows exist is the decision of the source.
+    pub(crate) fn of_source(identity: Arc<IdentityRules>) -> Self {
+        let role = String::new();
+        Self { role, alternatives: None, set: Vec::new(), time_zone: None, identity: Some(identity) }
+    }
+
     /// Whether not all rows exist for the role.
     pub fn restricts_rows(&self) -> bool {
-        self.alternatives.is_some()
+        self.alternatives.is_some() || self.identity.is_some()
     }
 
     /// What the server sets, for people: `edited_by = claim /sub`.
@@ -152,7 +182,15 @@ impl RowRules {
         }
         let is_empty = self.alternatives.is_some() && alternatives.is_empty();
         let filters = to_clauses(&alternatives);
-        let mut rows = BoundRows { filters, is_empty, no_keys: KeySet::default(), digest: [0; 32] };
+        let identity = match self.identity.as_ref().map(|identity| identity.bind(claims)) {
+            None => BoundIdentity::NotNeeded,
+            Some(Ok(identity)) => BoundIdentity::Known(Arc::new(identity)),
+            Some(Err(problem)) => {
+                problems.push(problem);
+                BoundIdentity::Missing
+            }
+        };
+        let mut rows = BoundRows { filters, is_empty, no_keys: KeySet::default(), identity, digest: [0; 32] };
         rows.digest = rows.compute_digest(&self.role);
         (rows, problems)
     }
@@ -291,6 +329,19 @@ impl BoundRows {
         passes
     }
 
+    /// Who the caller is in the source, for a source that asks; `Err` if a claim is missing.
+    pub fn identity(&self) -> Result<Option<&Arc<SourceIdentity>>, SourceError> {
+        match &self.identity {
+            BoundIdentity::NotNeeded => Ok(None),
+            BoundIdentity::Known(identity) => Ok(Some(identity)),
+            BoundIdentity::Missing => Err(SourceError::Refused {
+                message: "the source needs to know more about you than your token says; ask the operator of this server"
+                    .into(),
+                detail: "a claim that the source needs is missing or not usable".into(),
+            }),
+        }
+    }
+
     /// Identifies the role and the rows: what a client keeps from one call to the next is bound to it.
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
@@ -305,6 +356,17 @@ impl BoundRows {
         };
         part(b'R', role.as_bytes());
         part(if self.is_empty { b'0' } else { b'1' }, &[]);
+        match &self.identity {
+            BoundIdentity::NotNeeded => {}
+            BoundIdentity::Missing => part(b'-', &[]),
+            BoundIdentity::Known(identity) => {
+                part(b'I', identity.role.as_deref().unwrap_or_default().as_bytes());
+                for (name, value) in &identity.settings {
+                    part(b'N', name.as_bytes());
+                    part(b'V', value.as_bytes());
+                }
+            }
+        }
         for (filter, or_next) in &self.filters {
             filter.write_bytes(&mut part);
             part(if *or_next { b'|' } else { b'&' }, &[]);

@@ -153,6 +153,74 @@ fn callers_with_other_rows_have_another_digest() {
     assert_ne!(digest(r#"{"t":"a"}"#), digest(r#"{"t":["a","b"]}"#));
 }
 
+/// The identity of a caller in a source with these settings: its role and its own settings, or the pointer that is missing.
+fn identity(settings: &str, principal: &Principal) -> Result<String, String> {
+    let text = format!("[sources.s]\nurl = \"postgres://a@b/c\"\n{settings}\n[collections.docs]\n");
+    let (manifest, _) = manifest::parse("spile.toml", &text, &|_| None).expect("a manifest");
+    let facts = facts();
+    let (contract, _) = compile(&manifest, &[IntrospectedSource::new("s", &facts)], "docs");
+    let contract = contract.expect("a contract");
+    assert!(contract.collections[0].rules.as_ref().is_some_and(RowRules::restricts_rows));
+    match contract.identities[0].1.bind(&Claims::new(principal)) {
+        Ok(identity) => {
+            let settings: Vec<String> =
+                identity.settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            Ok(format!("{} {}", identity.role.as_deref().unwrap_or("-"), settings.join(" ")))
+        }
+        Err(problem) => Err(problem.pointer),
+    }
+}
+
+#[test]
+fn claims_become_the_role_and_the_settings_of_a_transaction() {
+    for (settings, claims, expected) in [
+        ("role_from = \"/r\"", r#"{"r":"staff"}"#, r#"staff request.jwt.claims={"sub":"ada","r":"staff"}"#),
+        (
+            "settings = { \"app.t\" = { claim = \"/t\" }, \"app.by\" = \"spile\" }",
+            r#"{"t":7,"sub":"eve"}"#,
+            r#"- app.t=7 app.by=spile request.jwt.claims={"sub":"ada","t":7}"#,
+        ),
+        (
+            "settings = { \"app.t\" = { claim = \"/t\" } }",
+            r#"{"t":["a","b"]}"#,
+            r#"- app.t=["a","b"] request.jwt.claims={"sub":"ada","t":["a","b"]}"#,
+        ),
+    ] {
+        assert_eq!(identity(settings, &caller(claims)).as_deref(), Ok(expected), "{settings} {claims}");
+    }
+}
+
+#[test]
+fn a_caller_without_a_usable_claim_has_no_identity() {
+    for (settings, pointer, bad) in [
+        (
+            "role_from = \"/r\"",
+            "/r",
+            &[
+                "{}",
+                r#"{"r":null}"#,
+                r#"{"r":""}"#,
+                r#"{"r":7}"#,
+                r#"{"r":["a"]}"#,
+                r#"{"r":"none"}"#,
+                r#"{"r":"NONE"}"#,
+            ][..],
+        ),
+        (
+            "settings = { \"app.t\" = { claim = \"/t\" } }",
+            "/t",
+            &["{}", r#"{"t":null}"#, r#"{"t":""}"#, r#"{"t":[]}"#, r#"{"t":"a\u0000b"}"#][..],
+        ),
+    ] {
+        for claims in bad {
+            assert_eq!(identity(settings, &caller(claims)), Err(pointer.to_owned()), "{settings} {claims}");
+        }
+        assert_eq!(identity(settings, &Principal::Anonymous), Err(pointer.to_owned()), "{settings}");
+    }
+    let long = format!(r#"{{"r":"{}"}}"#, "x".repeat(64));
+    assert_eq!(identity("role_from = \"/r\"", &caller(&long)), Err("/r".to_owned()));
+}
+
 #[test]
 fn the_first_role_that_matches_is_the_callers() {
     let contract = compiled(

@@ -23,11 +23,12 @@ pub use request::declared_columns;
 use ring::digest;
 use spile_core::text::hex;
 
+use crate::access::{IdentityRules, RowRules};
 use crate::compatibility::{ContractInterface, ToolInterface};
 use crate::contract::{Collection, Contract, Request, Statement, Tool, ToolOperation};
 use crate::diagnostic::{Diagnostic, FileLocation, Located, Severity};
 use crate::humanize::join_truncated;
-use crate::manifest::{CollectionOperation, Manifest, SourceKind, ToolBody};
+use crate::manifest::{self, CollectionOperation, Manifest, SourceKind, SourceSettings, ToolBody};
 use crate::nearest::did_you_mean;
 use crate::source::{SourceFacts, StatementError, StatementFacts};
 use crate::text_template::{TemplateError, TextTemplate};
@@ -96,19 +97,38 @@ fn compile_contract(
     for (index, entry) in entries.iter().enumerate() {
         compiler.compile_tools(entry, &collections, index, &mut tools);
     }
-    let statements = compiler.compile_statements(known, &mut tools);
+    let mut statements = compiler.compile_statements(known, &mut tools);
     let requests = compiler.compile_requests(known, &mut tools);
     compiler.check_tool_names(&tools);
     // A source that could not be opened might have provided tools.
     if manifest.sources.iter().all(|source| known.iter().any(|one| one.name == source.name.value)) {
         compiler.check_not_empty(known, &tools);
     }
+    let identities = identities(manifest);
+    for (source, identity) in &identities {
+        let results = statements.iter_mut().map(|statement| &mut statement.result);
+        for one in collections.iter_mut().chain(results).filter(|one| one.source == *source) {
+            one.rules = Some(RowRules::of_source(identity.clone()));
+        }
+    }
     let failed = compiler.error_count() > 0;
     let contract = (!failed).then(|| {
-        let parts = CompiledParts { collections, statements, requests, tools };
+        let parts = CompiledParts { collections, statements, requests, tools, identities };
         build_contract(manifest, known, default_name, parts)
     });
     (contract, compiler.diagnostics)
+}
+
+/// The sources that know their callers.
+fn identities(manifest: &Manifest) -> Vec<(String, Arc<IdentityRules>)> {
+    let identity = |source: &manifest::Source| match &source.settings {
+        SourceSettings::Database(settings) => {
+            let rules = settings.identity.as_ref().map(IdentityRules::new)?;
+            Some((source.name.value.clone(), Arc::new(rules)))
+        }
+        _ => None,
+    };
+    manifest.sources.iter().filter_map(identity).collect()
 }
 
 struct CompiledParts<'m> {
@@ -116,6 +136,7 @@ struct CompiledParts<'m> {
     statements: Vec<Statement>,
     requests: Vec<Request>,
     tools: Vec<CompiledTool<'m>>,
+    identities: Vec<(String, Arc<IdentityRules>)>,
 }
 
 fn build_contract(
@@ -140,7 +161,7 @@ fn build_contract(
         requests: &parts.requests,
         tools: &tools,
     });
-    let mut collections = parts.collections;
+    let (mut collections, identities) = (parts.collections, parts.identities);
     for tool in tools.iter().filter(|tool| matches!(tool.operation, ToolOperation::Update { .. })) {
         let collection = tool.operation.collection().and_then(|index| collections.get_mut(index));
         if let Some(policy) = collection.and_then(|collection| collection.write_policy.as_mut()) {
@@ -159,6 +180,7 @@ fn build_contract(
         statements: parts.statements,
         requests: parts.requests,
         tools,
+        identities,
         roles: None,
     };
     contract.version = format!("0+{}", fingerprint(&contract));
@@ -192,7 +214,7 @@ impl<'m> Compiler<'m> {
     /// The tools with `uses`, and what each uses.
     fn renamed_tools(
         &self,
-    ) -> impl Iterator<Item = (&'m crate::manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
+    ) -> impl Iterator<Item = (&'m manifest::Tool, &'m Located<CollectionOperation>)> + use<'m> {
         self.manifest.tools.iter().filter_map(|tool| match &tool.body {
             ToolBody::Uses(uses) => Some((tool, uses)),
             ToolBody::Statement(_) | ToolBody::Request(_) => None,

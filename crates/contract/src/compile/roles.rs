@@ -489,6 +489,7 @@ impl<'m> RoleCompiler<'m> {
             alternatives: rows.map(|_| alternatives),
             set: values,
             time_zone: collection.time_zone,
+            identity: collection.rules.take().and_then(|rules| rules.identity),
         });
     }
 

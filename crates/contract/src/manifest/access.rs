@@ -158,7 +158,7 @@ fn parse_condition(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Option
     }
 }
 
-fn check_pointer(reader: &mut ManifestReader<'_>, pointer: &str, at: &FileLocation) -> Option<()> {
+pub(super) fn check_pointer(reader: &mut ManifestReader<'_>, pointer: &str, at: &FileLocation) -> Option<()> {
     let is_escaped = |part: &str| part.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
     if pointer.len() > 1 && pointer.starts_with('/') && pointer.split('/').all(is_escaped) {
         return Some(());
@@ -332,7 +332,7 @@ fn parse_operand(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Option<L
     Some(Located::new(Operand::Claim(pointer.to_string()), at))
 }
 
-fn parse_set(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Vec<Assignment> {
+pub(super) fn parse_set(reader: &mut ManifestReader<'_>, entry: &Entry<'_>) -> Vec<Assignment> {
     let DeValue::Table(table) = entry.value.get_ref() else {
         reader.type_error(entry, "a table such as `{ edited_by = { claim = \"/sub\" } }`");
         return Vec::new();

@@ -311,7 +311,7 @@ pub static ROOT: Section = Section {
 pub static SOURCE: Section = Section {
     header: "[sources.NAME]",
     description: "A file, a database or a REST API. Collections and tools refer to it by its name.",
-    keys: &concat::<14, 11, 25>([
+    keys: &concat::<16, 11, 27>([
         Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file or database, or `rest`.")
             .default_text("from the extension of `path`, or from `url`")
             .example("\"sqlite\"")
@@ -371,6 +371,24 @@ pub static SOURCE: Section = Section {
         .default_text("`false`")
         .example("true")
         .applies_to(DATABASES),
+        Key::new(
+            "role_from",
+            VALUE,
+            "A JSON pointer into the caller's claims: every transaction has the role that it names (`SET LOCAL ROLE`), so that \
+             grants and row-level security apply. A caller without the claim is refused.",
+        )
+        .default_text("the role of the connection")
+        .example("\"/db_role\"")
+        .aliases(&["role_claim", "role_claim_key"])
+        .applies_to(AppliesTo::SourceKinds(&[SourceKind::Postgres])),
+        Key::new(
+            "settings",
+            ValueType::Assignments,
+            "Settings of every transaction (`set_config`), which policies read with `current_setting`: names with a dot, each with \
+             a value or `{ claim = \"/tenant\" }`. A caller without the claim is refused.",
+        )
+        .example("{ \"app.tenant\" = { claim = \"/tenant\" } }")
+        .applies_to(AppliesTo::SourceKinds(&[SourceKind::Postgres])),
         Key::new("delimiter", VALUE, "The character between fields: one character, or `tab`.")
             .default_text("detected")
             .example("\";\"")

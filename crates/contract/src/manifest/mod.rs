@@ -216,6 +216,17 @@ pub struct DatabaseSettings {
     pub connections_max: Option<u32>,
     /// Whether a role that could write is refused.
     pub require_readonly_role: bool,
+    /// Who callers are in the database. `None`: it does not know them.
+    pub identity: Option<IdentitySettings>,
+}
+
+/// The role and the settings of each transaction, from the claims of its caller.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct IdentitySettings {
+    /// A JSON pointer into the claims. `None`: the role of the connection.
+    pub role_from: Option<String>,
+    /// Names of settings with their values.
+    pub settings: Vec<(String, Operand)>,
 }
 
 /// Where the password of a database comes from.
@@ -235,6 +246,7 @@ impl DatabaseSettings {
             schemas: Vec::new(),
             connections_max: None,
             require_readonly_role: false,
+            identity: None,
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use encoding_rs::{Encoding, ISO_2022_JP, REPLACEMENT, X_USER_DEFINED};
 
+use super::access::{Assignment, check_pointer, parse_set};
 use super::keys::AppliesTo;
-use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or};
+use super::reader::{Entry, ManifestReader, TextValue, TomlTable, join_and, join_or, quoted};
 use super::rest_sections::parse_rest_source;
 use super::sections::{located_text, parse_collection_name, report_missing_key, report_unknown};
 use super::{
-    DatabasePassword, DatabaseSettings, FormulaPolicy, Source, SourceKind, SourceSettings, WorkbookFormat,
+    DatabasePassword, DatabaseSettings, FormulaPolicy, IdentitySettings, Source, SourceKind, SourceSettings,
+    WorkbookFormat,
 };
 use crate::diagnostic::{FileLocation, Located};
 use crate::source::{DatabaseEngine, DatabaseUrl, Secret, SourceLocation};
@@ -139,6 +141,7 @@ fn parse_database(
     let schemas = reader.texts(t, "schemas").unwrap_or_default();
     let connections_max = reader.integer(t, "connections_max");
     let require_readonly_role = reader.boolean(t, "require_readonly_role").unwrap_or(false);
+    let identity = parse_identity(reader, t);
     reader.finish(table);
     let url = url?;
     if Some(url.value.engine()) != kind.engine() {
@@ -153,9 +156,41 @@ fn parse_database(
         schemas,
         connections_max,
         require_readonly_role,
+        identity,
     });
     let location = Located::new(SourceLocation::Database(url.value), url.location);
     Some(Source { name: name?, location, settings })
+}
+
+/// Parses `role_from` and `settings`.
+fn parse_identity(reader: &mut ManifestReader<'_>, t: &mut TomlTable<'_>) -> Option<IdentitySettings> {
+    let role_from = reader.text(t, "role_from").and_then(|text| {
+        check_pointer(reader, &text.value, &text.location)?;
+        Some(text.value)
+    });
+    let entry = reader.raw(t, "settings");
+    let assignments = entry.map(|entry| parse_set(reader, &entry)).unwrap_or_default();
+    let mut settings = Vec::new();
+    for Assignment { field, value } in assignments {
+        // Settings of the database itself have no dot: a claim must not choose the role, or switch row security off.
+        if !is_custom_setting(&field.value) {
+            let message = format!("{} is not the name of a setting of your own", quoted(&field.value));
+            let help =
+                "write a name with a dot, in lower case: `app.tenant`; `request.jwt.claims` is always set";
+            reader.error(&field.location, message, help);
+        }
+        settings.push((field.value, value.value));
+    }
+    (role_from.is_some() || !settings.is_empty()).then_some(IdentitySettings { role_from, settings })
+}
+
+/// A name that PostgreSQL accepts for settings which it does not know.
+fn is_custom_setting(name: &str) -> bool {
+    let is_word = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_lowercase() || c == '_')
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    name.len() <= 63 && name.contains('.') && name.split('.').all(is_word) && name != "request.jwt.claims"
 }
 
 fn is_web_url(text: &str) -> bool {

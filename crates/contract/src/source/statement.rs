@@ -1,8 +1,8 @@
 //! Statements that an author wrote, and requests: what a source says about them, and how they run.
 
 use super::{
-    CancelFlag, ColumnFacts, ColumnShape, RowFlow, SourceError, StatementTransaction, TransactionOptions,
-    WriteCapabilities, WriteError,
+    CancelFlag, ColumnFacts, ColumnShape, RowFlow, SourceError, SourceIdentity, StatementTransaction,
+    TransactionOptions, WriteCapabilities, WriteError,
 };
 use crate::data_type::DataType;
 use crate::value::ValueRef;
@@ -99,6 +99,17 @@ pub trait PreparedStatement: Send + Sync {
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
         self.read(arguments, None, row)
+    }
+
+    /// Like [`PreparedStatement::read`], as a caller whom the source knows.
+    fn read_as(
+        &self,
+        _identity: &SourceIdentity,
+        _arguments: &[ValueRef<'_>],
+        _cancelled: Option<&CancelFlag>,
+        _row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        Err(SourceIdentity::unsupported())
     }
 
     /// Begins a transaction for a statement that writes.

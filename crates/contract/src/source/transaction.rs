@@ -7,9 +7,10 @@
 //! A source implements the single steps. Only [`run_transaction`] decides how a transaction ends, for rows and for
 //! statements. What a write must satisfy is decided between the steps, by the host.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{CancelFlag, CaptureMode, ChangeSummary, RowFlow, SourceError};
+use super::{CancelFlag, CaptureMode, ChangeSummary, RowFlow, SourceError, SourceIdentity};
 use crate::value::{Value, ValueRef};
 
 /// Writes one table, one row per transaction. Called only on threads that may block.
@@ -29,6 +30,8 @@ pub struct TransactionOptions {
     /// Set when the caller has gone away. A write that is not yet committed is abandoned with
     /// [`SourceError::Cancelled`].
     pub cancelled: Option<CancelFlag>,
+    /// Who the caller is, for a source that decides by itself which rows exist.
+    pub identity: Option<Arc<SourceIdentity>>,
 }
 
 impl TransactionOptions {

@@ -41,6 +41,76 @@ formulas = "keep"
 }
 
 #[test]
+fn rejects_roles_and_settings_that_claims_must_not_choose() {
+    assert_snapshot!(diagnostics_of(r#"
+[sources.a]
+url = "postgres://gateway@db.example.com/shop"
+role_from = "db_role"
+settings = { role = { claim = "/role" }, "row_security" = "off", "App.tenant" = "x", "request.jwt.claims" = "{}", "app.x" = { claim = "tenant" } }
+[sources.b]
+url = "mysql://gateway@db.example.com/shop"
+role_from = "/db_role"
+settings = { "app.tenant" = { claim = "/tenant" } }
+"#), @r#"
+    error: `db_role` is not a JSON pointer into the claims
+     --> spile.toml:3:13
+      |
+    3 | role_from = "db_role"
+      |             ^^^^^^^^^
+      = help: write `"/db_role"`
+
+    error: `role` is not the name of a setting of your own
+     --> spile.toml:4:14
+      |
+    4 | settings = { role = { claim = "/role" }, "row_security" = "off", "App.tenant" = "x", "request.jwt.c…
+      |              ^^^^
+      = help: write a name with a dot, in lower case: `app.tenant`; `request.jwt.claims` is always set
+
+    error: `row_security` is not the name of a setting of your own
+     --> spile.toml:4:42
+      |
+    4 | … role = { claim = "/role" }, "row_security" = "off", "App.tenant" = "x", "request.jwt.claims" = "{…
+      |                               ^^^^^^^^^^^^^^
+      = help: write a name with a dot, in lower case: `app.tenant`; `request.jwt.claims` is always set
+
+    error: `App.tenant` is not the name of a setting of your own
+     --> spile.toml:4:66
+      |
+    4 | …" }, "row_security" = "off", "App.tenant" = "x", "request.jwt.claims" = "{}", "app.x" = { claim = …
+      |                               ^^^^^^^^^^^^
+      = help: write a name with a dot, in lower case: `app.tenant`; `request.jwt.claims` is always set
+
+    error: `request.jwt.claims` is not the name of a setting of your own
+     --> spile.toml:4:86
+      |
+    4 | …= "off", "App.tenant" = "x", "request.jwt.claims" = "{}", "app.x" = { claim = "tenant" } }
+      |                               ^^^^^^^^^^^^^^^^^^^^
+      = help: write a name with a dot, in lower case: `app.tenant`; `request.jwt.claims` is always set
+
+    error: `tenant` is not a JSON pointer into the claims
+     --> spile.toml:4:125
+      |
+    4 | …wt.claims" = "{}", "app.x" = { claim = "tenant" } }
+      |                               ^^^^^^^^^^^^^^^^^^^^
+      = help: write `"/tenant"`
+
+    error: `role_from` is only for sources of the kind `postgres`, and this one is `mysql`
+     --> spile.toml:7:1
+      |
+    7 | role_from = "/db_role"
+      | ^^^^^^^^^
+      = help: remove it
+
+    error: `settings` is only for sources of the kind `postgres`, and this one is `mysql`
+     --> spile.toml:8:1
+      |
+    8 | settings = { "app.tenant" = { claim = "/tenant" } }
+      | ^^^^^^^^
+      = help: remove it
+    "#);
+}
+
+#[test]
 fn rejects_urls() {
     assert_snapshot!(diagnostics_of(r#"
 [sources.crm]

@@ -147,7 +147,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
     let name = MySqlDialect.quote(idempotency::TABLE);
     Ok(Schema {
         tables,
-        role: RoleInfo { name: user, powers },
+        role: RoleInfo { name: user, powers, ignores_policies: false },
         idempotency: may_keep_records.then_some((name, idempotency_exists)),
         server: if is_mariadb { format!("MariaDB {version}") } else { format!("MySQL {version}") },
     })

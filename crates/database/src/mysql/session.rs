@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use contract::ValueRef;
-use contract::source::{RowFlow, SourceError};
+use contract::source::{RowFlow, SourceError, SourceIdentity};
 use mysql_async::consts::{ColumnFlags, ColumnType};
 use mysql_async::prelude::Queryable;
 use mysql_async::{Column, Conn, Opts, Params, Row, Value};
@@ -19,6 +19,7 @@ use crate::column::Storage;
 use crate::connection::{Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError, unavailable};
+use crate::options::CallerMode;
 use crate::schema::{ColumnInfo, Schema};
 
 /// How long the database has to stop a statement.
@@ -257,6 +258,18 @@ impl FoundColumn for Column {
     }
 }
 
+/// Only PostgreSQL knows callers.
+fn check_no_caller(identity: Option<&SourceIdentity>) -> Result<(), DbError> {
+    identity.map_or(Ok(()), |_| Err(no_callers()))
+}
+
+fn no_callers() -> DbError {
+    DbError::Source(SourceError::Refused {
+        message: "this database cannot act as its callers".into(),
+        detail: "an identity for MySQL or MariaDB".into(),
+    })
+}
+
 impl Connection for MyConnection {
     fn run(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
         match self.execute(sql, limits, row) {
@@ -272,9 +285,9 @@ impl Connection for MyConnection {
     /// The server refuses to prepare a change where it would refuse to make it.
     fn describe(&mut self, sql: &str, writes: bool, limits: &CallLimits<'_>) -> Result<Description, DbError> {
         if writes {
-            self.begin(limits)?
+            self.begin(None, limits)?
         } else {
-            self.begin_read(limits)?
+            self.begin_read(None, limits)?
         };
         let columns = self.wait(limits, async |conn| {
             let statement = conn.prep(sql).await?;
@@ -288,13 +301,23 @@ impl Connection for MyConnection {
         Ok(Description { parameters: Vec::new(), columns: columns? })
     }
 
-    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+    fn begin_read(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        limits: &CallLimits<'_>,
+    ) -> Result<(), DbError> {
+        check_no_caller(identity)?;
         self.simple("START TRANSACTION READ ONLY", limits)?;
         self.is_in_transaction = true;
         Ok(())
     }
 
-    fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+    fn set_role(&mut self, _role: Option<&str>, _limits: &CallLimits<'_>) -> Result<(), DbError> {
+        Err(no_callers())
+    }
+
+    fn begin(&mut self, identity: Option<&SourceIdentity>, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        check_no_caller(identity)?;
         self.simple("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", limits)?;
         self.simple("START TRANSACTION READ WRITE", limits)?;
         self.is_in_transaction = true;
@@ -327,7 +350,12 @@ impl Connection for MyConnection {
         defined
     }
 
-    fn read_schema(&mut self, _schemas: &[String], limits: &CallLimits<'_>) -> Result<Schema, DbError> {
+    fn read_schema(
+        &mut self,
+        _schemas: &[String],
+        _callers: CallerMode,
+        limits: &CallLimits<'_>,
+    ) -> Result<Schema, DbError> {
         self.wait(limits, async |conn| Ok(introspect::read(conn).await?))
     }
 

@@ -11,6 +11,7 @@ use super::text_vector::TextVector;
 use crate::column::Storage;
 use crate::dialect::{Dialect, TABLE_ALIAS};
 use crate::idempotency;
+use crate::options::CallerMode;
 use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo, TextIndexKind};
 
 const ROLE: &str = "SELECT current_user::text, r.rolsuper, r.rolcreaterole OR r.rolcreatedb, r.rolbypassrls, \
@@ -18,23 +19,29 @@ const ROLE: &str = "SELECT current_user::text, r.rolsuper, r.rolcreaterole OR r.
     has_database_privilege(current_database(), 'CREATE') \
     FROM pg_catalog.pg_roles r, pg_catalog.pg_database d \
     WHERE r.rolname = current_user AND d.datname = current_database()";
+/// Those whose rights count: that of the connection, or every role that it may change to.
+const ROLES: &str = "SELECT oid FROM pg_catalog.pg_roles \
+    WHERE CASE WHEN $1 THEN pg_has_role(oid, 'MEMBER') AND NOT rolsuper AND NOT rolbypassrls ELSE rolname = current_user END";
 const TABLES: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
     pg_catalog.obj_description(c.oid, 'pg_class'), c.reltuples::float8, \
-    has_table_privilege(c.oid, 'INSERT') OR has_any_column_privilege(c.oid, 'INSERT'), \
-    has_table_privilege(c.oid, 'UPDATE') OR has_any_column_privilege(c.oid, 'UPDATE'), \
-    has_table_privilege(c.oid, 'DELETE'), \
-    n.nspname = ANY(pg_catalog.current_schemas(false)) \
+    (SELECT bool_or(has_any_column_privilege(r, c.oid, 'INSERT')) FROM unnest($2::oid[]) r), \
+    (SELECT bool_or(has_any_column_privilege(r, c.oid, 'UPDATE')) FROM unnest($2::oid[]) r), \
+    (SELECT bool_or(has_table_privilege(r, c.oid, 'DELETE')) FROM unnest($2::oid[]) r), \
+    n.nspname = ANY(pg_catalog.current_schemas(false)), \
+    c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition \
     AND n.nspname = ANY(CASE WHEN cardinality($1::text[]) = 0 THEN pg_catalog.current_schemas(false)::text[] ELSE $1::text[] END) \
-    AND c.relname <> '_spile_idempotency' AND has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT') \
+    AND c.relname <> '_spile_idempotency' AND EXISTS (SELECT FROM unnest($2::oid[]) r \
+    WHERE has_schema_privilege(r, n.oid, 'USAGE') AND has_any_column_privilege(r, c.oid, 'SELECT')) \
     ORDER BY n.nspname, c.relname";
 const COLUMNS: &str = "SELECT a.attrelid, a.attnum, a.attname::text, a.atttypid, \
     pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef, a.attidentity::text, \
     a.attgenerated::text, a.attcollation, l.collisdeterministic, pg_catalog.col_description(a.attrelid, a.attnum) \
     FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_collation l ON l.oid = a.attcollation \
     WHERE a.attrelid = ANY($1) AND a.attnum > 0 AND NOT a.attisdropped \
-    AND has_column_privilege(a.attrelid, a.attnum, 'SELECT') ORDER BY a.attrelid, a.attnum";
+    AND EXISTS (SELECT FROM unnest($2::oid[]) r WHERE has_column_privilege(r, a.attrelid, a.attnum, 'SELECT')) \
+    ORDER BY a.attrelid, a.attnum";
 const TYPES: &str =
     "SELECT oid, typtype::text, typcategory::text, typbasetype, typnotnull FROM pg_catalog.pg_type";
 const UNIQUE: &str = "SELECT i.indrelid, i.indisprimary, (i.indkey::int2[])[0:i.indnkeyatts - 1], \
@@ -48,7 +55,8 @@ const TEXT_INDEXES: &str = "SELECT i.indrelid, a.attname::text, \
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum AND a.attgenerated = 's' \
     JOIN pg_catalog.pg_opclass o ON o.oid = i.indclass[0] AND o.opcintype = 'pg_catalog.tsvector'::regtype \
     WHERE i.indrelid = ANY($1) AND i.indnatts = 1 AND i.indisvalid AND i.indpred IS NULL AND m.amname IN ('gin', 'gist') \
-    AND (a.attnum IS NULL OR has_column_privilege(a.attrelid, a.attnum, 'SELECT')) ORDER BY i.indrelid, i.indexrelid";
+    AND (a.attnum IS NULL OR EXISTS (SELECT FROM unnest($2::oid[]) r WHERE has_column_privilege(r, a.attrelid, a.attnum, 'SELECT'))) \
+    ORDER BY i.indrelid, i.indexrelid";
 const FOREIGN_KEYS: &str = "SELECT conrelid, conkey, confrelid, confkey FROM pg_catalog.pg_constraint \
     WHERE contype = 'f' AND conrelid = ANY($1) ORDER BY conrelid, conname";
 const LABELS: &str =
@@ -81,7 +89,7 @@ struct Catalog {
     is_database_c: bool,
 }
 
-pub(super) async fn read(client: &Client, schemas: &[String]) -> Result<Schema, Error> {
+pub(super) async fn read(client: &Client, schemas: &[String], callers: CallerMode) -> Result<Schema, Error> {
     let role = client.query_one(ROLE, &[]).await?;
     let collation: String = role.try_get(5)?;
     let mut catalog = Catalog {
@@ -101,16 +109,18 @@ pub(super) async fn read(client: &Client, schemas: &[String]) -> Result<Schema, 
     for row in client.query(LABELS, &[]).await? {
         catalog.labels.entry(row.try_get(0)?).or_default().push(row.try_get(1)?);
     }
+    let roles = client.query(ROLES, &[&(callers == CallerMode::Role)]).await?;
+    let roles = roles.iter().map(|row| row.try_get(0)).collect::<Result<Vec<u32>, Error>>()?;
     let mut tables = Vec::new();
     let mut by_id = HashMap::new();
-    for row in client.query(TABLES, &[&schemas]).await? {
+    for row in client.query(TABLES, &[&schemas, &roles]).await? {
         by_id.insert(row.try_get::<_, u32>(0)?, tables.len());
         tables.push(table(&row)?);
     }
     let ids: Vec<u32> = by_id.keys().copied().collect();
     // The index of a column by its number, which has gaps where columns were dropped.
     let mut numbers: HashMap<(u32, i16), usize> = HashMap::new();
-    for row in client.query(COLUMNS, &[&ids]).await? {
+    for row in client.query(COLUMNS, &[&ids, &roles]).await? {
         let id: u32 = row.try_get(0)?;
         let columns = &mut tables[by_id[&id]].columns;
         numbers.insert((id, row.try_get(1)?), columns.len());
@@ -144,7 +154,7 @@ pub(super) async fn read(client: &Client, schemas: &[String]) -> Result<Schema, 
         let foreign_key = ForeignKey { columns, table: tables[*target].name.clone(), target_columns };
         tables[by_id[&id]].foreign_keys.push(foreign_key);
     }
-    for row in client.query(TEXT_INDEXES, &[&ids]).await? {
+    for row in client.query(TEXT_INDEXES, &[&ids, &roles]).await? {
         let (column, computed): (Option<String>, Option<String>) = (row.try_get(1)?, row.try_get(2)?);
         let table = &mut tables[by_id[&row.try_get(0)?]];
         let Some(vector) = computed.and_then(|computed| TextVector::parse(&computed, &table.columns)) else {
@@ -191,7 +201,8 @@ fn role_info(role: &Row, tables: &[TableInfo]) -> Result<RoleInfo, Error> {
         powers.push("it may create schemas".to_owned());
     }
     powers.extend(RoleInfo::written_tables(tables));
-    Ok(RoleInfo { name: role.try_get(0)?, powers })
+    let ignores_policies = role.try_get::<_, bool>(1)? || role.try_get::<_, bool>(3)?;
+    Ok(RoleInfo { name: role.try_get(0)?, powers, ignores_policies })
 }
 
 fn table(row: &Row) -> Result<TableInfo, Error> {
@@ -208,6 +219,7 @@ fn table(row: &Row) -> Result<TableInfo, Error> {
         may_insert: row.try_get(6)?,
         may_update: row.try_get(7)?,
         may_delete: row.try_get(8)?,
+        has_policies: row.try_get(10)?,
         ..TableInfo::default()
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use contract::ValueRef;
-use contract::source::RowFlow;
+use contract::source::{RowFlow, SourceError, SourceIdentity};
 use futures_util::TryStreamExt;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
@@ -20,9 +20,12 @@ use super::server_error::db_error;
 use super::tls::MakeTls;
 use crate::call::CallLimits;
 use crate::column::Storage;
-use crate::connection::{Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed};
+use crate::connection::{
+    Connection, Description, FoundColumn, OnRow, Param, ResultColumn, Sql, check_types, malformed,
+};
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError};
+use crate::options::CallerMode;
 use crate::schema::{ColumnInfo, Schema};
 
 /// How long the database has to stop a statement.
@@ -31,6 +34,9 @@ const CANCEL_MAX: Duration = Duration::from_secs(2);
 const STATEMENTS_MAX: usize = 256;
 /// After a caller needs no more rows, so many are read and dropped before the statement is stopped.
 const DRAINED_ROWS_MAX: usize = 256;
+
+/// What PostgreSQL calls the role of the connection.
+const OWN_ROLE: &str = "none";
 
 #[derive(Clone)]
 pub(super) enum SessionTls {
@@ -106,6 +112,43 @@ impl PgConnection {
         }
         self.statements.insert(sql.text.clone(), statement.clone());
         Ok(statement)
+    }
+
+    /// Sets the role and the settings of a caller until the transaction ends. All of them are bound, none is spliced. A role that
+    /// row-level security does not apply to is refused, whatever the claims say.
+    fn become_caller(&mut self, identity: &SourceIdentity, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        let mut text =
+            "SELECT (SELECT r.rolsuper OR r.rolbypassrls FROM pg_catalog.pg_roles r WHERE r.rolname = $1), \
+                        pg_catalog.set_config('role', $1, true)"
+                .to_owned();
+        let mut params = vec![Param::Text(identity.role.as_deref().unwrap_or(OWN_ROLE).into())];
+        for (name, value) in &identity.settings {
+            let at = params.len();
+            text += &format!(", pg_catalog.set_config(${}, ${}, true)", at + 1, at + 2);
+            params.extend([Param::Text(name.clone()), Param::Text(value.clone())]);
+        }
+        let mut results = vec![ResultColumn::computed(Storage::Boolean)];
+        results.resize(2 + identity.settings.len(), ResultColumn::computed(Storage::Text));
+        let sql = Sql { text, params, results, names: Vec::new() };
+        let mut ignores_policies = false;
+        let refused = |message: &str, detail: String| {
+            DbError::Source(SourceError::Refused { message: message.into(), detail })
+        };
+        let became = self.execute(&sql, limits, &mut |values| {
+            ignores_policies = matches!(values.first(), Some(ValueRef::Integer(1)));
+            Ok(RowFlow::Continue)
+        });
+        match became {
+            Ok(_) if ignores_policies => Err(refused(
+                "the database does not accept your role here",
+                format!("row-level security does not apply to the role {:?}", identity.role),
+            )),
+            Ok(_) => Ok(()),
+            Err(DbError::Refused(refusal)) if refusal.cause != Cause::StalePlan => {
+                Err(refused("the database does not accept your role", refusal.detail))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn execute(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
@@ -217,19 +260,33 @@ impl Connection for PgConnection {
         })
     }
 
-    fn begin_read(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+    fn begin_read(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        limits: &CallLimits<'_>,
+    ) -> Result<(), DbError> {
         self.simple("BEGIN READ ONLY", limits)?;
         self.is_in_transaction = true;
-        Ok(())
+        identity.map_or(Ok(()), |identity| self.become_caller(identity, limits))
     }
 
-    fn begin(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
+    fn set_role(&mut self, role: Option<&str>, limits: &CallLimits<'_>) -> Result<(), DbError> {
+        let sql = Sql {
+            text: "SELECT pg_catalog.set_config('role', $1, true)".into(),
+            params: vec![Param::Text(role.unwrap_or(OWN_ROLE).into())],
+            results: vec![ResultColumn::computed(Storage::Text)],
+            names: Vec::new(),
+        };
+        self.execute(&sql, limits, &mut |_| Ok(RowFlow::Continue)).map(drop)
+    }
+
+    fn begin(&mut self, identity: Option<&SourceIdentity>, limits: &CallLimits<'_>) -> Result<(), DbError> {
         self.simple(
             "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL lock_timeout = '5s'",
             limits,
         )?;
         self.is_in_transaction = true;
-        Ok(())
+        identity.map_or(Ok(()), |identity| self.become_caller(identity, limits))
     }
 
     fn commit(&mut self, limits: &CallLimits<'_>) -> Result<(), DbError> {
@@ -247,14 +304,19 @@ impl Connection for PgConnection {
     }
 
     fn define(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
-        self.begin(limits)?;
+        self.begin(None, limits)?;
         self.simple(sql, limits)?;
         self.commit(limits)
     }
 
-    fn read_schema(&mut self, schemas: &[String], limits: &CallLimits<'_>) -> Result<Schema, DbError> {
+    fn read_schema(
+        &mut self,
+        schemas: &[String],
+        callers: CallerMode,
+        limits: &CallLimits<'_>,
+    ) -> Result<Schema, DbError> {
         self.wait(limits, async |client| {
-            introspect::read(client, schemas).await.map_err(|error| db_error(&error))
+            introspect::read(client, schemas, callers).await.map_err(|error| db_error(&error))
         })
     }
 

@@ -12,17 +12,17 @@ use std::time::Duration;
 use contract::order::timestamp_sort_key;
 use contract::source::{
     CancelFlag, CaptureMode, ChangeSummary, ColumnFacts, ColumnShape, IdempotencyKey, PreparedStatement,
-    RowFlow, SourceError, StatementError, StatementFacts, StatementShape, StatementTransaction, Transaction,
-    TransactionOptions, WriteCapabilities, WriteError,
+    RowFlow, SourceError, SourceIdentity, StatementError, StatementFacts, StatementShape,
+    StatementTransaction, Transaction, TransactionOptions, WriteCapabilities, WriteError,
 };
 use contract::{DataType, Value, ValueRef};
 
 use crate::call::CallLimits;
 use crate::column::{Column, Storage};
-use crate::connection::{Connection, Description, Param, ResultColumn, Sql};
+use crate::connection::{Description, Param, ResultColumn, Sql};
 use crate::dialect::Dialect;
 use crate::error::{Cause, DbError, Refusal, unavailable};
-use crate::idempotency::IdempotencyTable;
+use crate::idempotency::Records;
 use crate::operand::time_text;
 use crate::pool::Pool;
 use crate::write::{OpenTransaction, change_error};
@@ -128,7 +128,7 @@ pub(crate) struct DatabaseStatement {
     wrapper: Option<(String, String)>,
     changes_max: u64,
     timeout: Duration,
-    idempotency: Option<Arc<IdempotencyTable>>,
+    idempotency: Option<Arc<Records>>,
 }
 
 impl DatabaseStatement {
@@ -136,7 +136,7 @@ impl DatabaseStatement {
         pool: &Arc<Pool>,
         dialect: &'static dyn Dialect,
         shape: &StatementShape,
-        idempotency: Option<Arc<IdempotencyTable>>,
+        idempotency: Option<Arc<Records>>,
         call_max: Duration,
     ) -> Result<Self, SourceError> {
         let changed = |detail: String| SourceError::Incompatible {
@@ -224,29 +224,19 @@ impl DatabaseStatement {
         chosen.collect()
     }
 
-    fn read_on(
+    fn read_with(
         &self,
-        connection: &mut dyn Connection,
-        sql: &Sql,
-        limits: &CallLimits<'_>,
+        identity: Option<&SourceIdentity>,
+        arguments: &[ValueRef<'_>],
+        cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
-    ) -> Result<(), DbError> {
-        connection.begin_read(limits)?;
-        let mut has_passed_rows = false;
-        let ran = connection.run(sql, limits, &mut |values| {
-            has_passed_rows = true;
-            Ok(row(&self.chosen(values)?))
-        });
-        match ran {
-            // It cannot begin again.
-            Err(DbError::Lost { detail }) if has_passed_rows => Err(unavailable(detail).into()),
-            Err(error) => Err(error),
-            // A connection that cannot roll back is not used again; the rows were read.
-            Ok(_) => {
-                let _ = connection.roll_back();
-                Ok(())
-            }
+    ) -> Result<(), SourceError> {
+        if self.text.writes {
+            return Err(SourceError::read_only());
         }
+        let limits = CallLimits::new(cancelled, self.timeout);
+        let mut row = |values: &[ValueRef<'_>]| Ok(row(&self.chosen(values)?));
+        self.pool.read_in_transaction(identity, &self.sql(arguments), &limits, &mut row)
     }
 }
 
@@ -261,21 +251,17 @@ impl PreparedStatement for DatabaseStatement {
         cancelled: Option<&CancelFlag>,
         row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
     ) -> Result<(), SourceError> {
-        if self.text.writes {
-            return Err(SourceError::read_only());
-        }
-        let limits = CallLimits::new(cancelled, self.timeout);
-        let sql = self.sql(arguments);
-        self.pool.with_connection(&limits, |connection| {
-            match self.read_on(connection, &sql, &limits, row) {
-                // A table has changed since the statement was prepared here; nothing has been read.
-                Err(DbError::Refused(refusal)) if refusal.cause == Cause::StalePlan => {
-                    connection.roll_back()?;
-                    self.read_on(connection, &sql, &limits, row)
-                }
-                read => read,
-            }
-        })
+        self.read_with(None, arguments, cancelled, row)
+    }
+
+    fn read_as(
+        &self,
+        identity: &SourceIdentity,
+        arguments: &[ValueRef<'_>],
+        cancelled: Option<&CancelFlag>,
+        row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow,
+    ) -> Result<(), SourceError> {
+        self.read_with(Some(identity), arguments, cancelled, row)
     }
 
     fn begin(&self, options: &TransactionOptions) -> Result<Box<dyn StatementTransaction + '_>, WriteError> {

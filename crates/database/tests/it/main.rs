@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod aggregates;
+mod callers;
 mod encryption;
 mod kit;
+mod local_records;
 mod lying_servers;
 mod outages;
 mod roles;

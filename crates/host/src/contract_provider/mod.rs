@@ -295,7 +295,7 @@ impl ProviderInner {
             }
             operation => match (operation, blocking) {
                 (ToolOperation::Statement { statement }, blocking) => {
-                    return self.run_statement(tool, *statement, call, blocking, platform);
+                    return self.run_statement(tool, *statement, call, caller, blocking, platform);
                 }
                 (_, None) => None,
                 (ToolOperation::Request { request }, Some(blocking)) => {

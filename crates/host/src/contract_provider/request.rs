@@ -30,6 +30,7 @@ impl ProviderInner {
         let (bound, write_options) = bind::request(request, call.arguments())?;
         let values: Vec<ValueRef<'_>> = bound.iter().map(BoundValue::as_value_ref).collect();
         let mut options = TransactionOptions {
+            identity: None,
             now_ms: platform.now_ms(),
             cancelled: Some(blocking.cancelled.clone()),
             ..TransactionOptions::default()

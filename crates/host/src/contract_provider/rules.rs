@@ -38,6 +38,12 @@ impl ProviderInner {
         collection.rules.as_ref().map(|rules| bind_rows(rules, &collection.name, caller))
     }
 
+    /// Who the caller of a statement is in its source; `None` if the source does not ask.
+    pub(super) fn statement_rows(&self, index: usize, caller: &Caller) -> Option<BoundRows> {
+        let result = &self.contract.statements[index].result;
+        result.rules.as_ref().map(|rules| bind_rows(rules, &result.name, caller))
+    }
+
     /// Identifies the role and the rows of the caller, for what a client keeps from one call to the next.
     pub(super) fn rows_digest(&self, index: usize, caller: &Caller) -> Option<[u8; 32]> {
         self.rows(index, caller).map(|rows| *rows.digest())

@@ -1,15 +1,17 @@
 //! Runs a statement that the manifest declares.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use contract::access::BoundRows;
 use contract::bind::{self, BoundValue, WriteOptions};
 use contract::results::{self, RecordError, RowList, WriteResult};
 use contract::source::{
-    CaptureMode, ChangeSummary, PreparedStatement, RowFlow, SourceError, StatementTransaction,
-    TransactionOptions, Verdict, WriteError, WriteOutcome, run_transaction,
+    CaptureMode, ChangeSummary, PreparedStatement, RowFlow, SourceError, SourceIdentity,
+    StatementTransaction, TransactionOptions, Verdict, WriteError, WriteOutcome, run_transaction,
 };
 use contract::{Returns, Statement, Tool, Value, ValueRef, confirmation};
-use spile_core::{Call, Journal, Outcome, Platform, ToolError, ToolErrorCode, ToolResult};
+use spile_core::{Call, Caller, Journal, Outcome, Platform, ToolError, ToolErrorCode, ToolResult};
 
 use super::confirm;
 use super::error::{
@@ -26,6 +28,7 @@ impl ProviderInner {
         tool: &Tool,
         index: usize,
         call: &Call,
+        caller: &Caller,
         blocking: Option<&BlockingContext>,
         platform: &dyn Platform,
     ) -> Result<Option<Outcome>, Box<ToolError>> {
@@ -35,8 +38,15 @@ impl ProviderInner {
         }
         let (bound_arguments, options) = bind::statement(statement, call.arguments())?;
         let values: Vec<ValueRef<'_>> = bound_arguments.iter().map(BoundValue::as_value_ref).collect();
-        let run =
-            StatementCall { tool, statement, prepared, bound_arguments: &bound_arguments, values: &values };
+        let rows = self.statement_rows(index, caller);
+        let identity = match rows.as_ref().map(BoundRows::identity).transpose() {
+            Ok(identity) => identity.flatten(),
+            Err(error) => return Ok(Some(source_error_outcome(&error, &statement.result, platform))),
+        };
+        let rows_digest = rows.as_ref().map(BoundRows::digest);
+        let bound_arguments = &bound_arguments;
+        let values = &values;
+        let run = StatementCall { tool, statement, prepared, bound_arguments, values, identity, rows_digest };
         Ok(match blocking {
             Some(blocking) if statement.shape.writes => Some(run.write(&options, blocking, platform)),
             _ => run.read(blocking, platform),
@@ -51,6 +61,9 @@ struct StatementCall<'a> {
     bound_arguments: &'a [BoundValue<'a>],
     /// The bound arguments as the source takes them.
     values: &'a [ValueRef<'a>],
+    /// Who the caller is, for a source that asks.
+    identity: Option<&'a Arc<SourceIdentity>>,
+    rows_digest: Option<&'a [u8; 32]>,
 }
 
 impl StatementCall<'_> {
@@ -58,10 +71,17 @@ impl StatementCall<'_> {
         let collection = &self.statement.result;
         let read = |row: &mut dyn FnMut(&[ValueRef<'_>]) -> RowFlow| match blocking {
             None => self.prepared.read_inline(self.values, row),
-            Some(blocking) => self.prepared.read(self.values, Some(&blocking.cancelled), &mut |values| {
-                blocking.rows_scanned.fetch_add(1, Ordering::Relaxed);
-                row(values)
-            }),
+            Some(blocking) => {
+                let (values, cancelled) = (self.values, Some(&blocking.cancelled));
+                let mut row = |values: &[ValueRef<'_>]| {
+                    blocking.rows_scanned.fetch_add(1, Ordering::Relaxed);
+                    row(values)
+                };
+                match self.identity {
+                    None => self.prepared.read(values, cancelled, &mut row),
+                    Some(identity) => self.prepared.read_as(identity, values, cancelled, &mut row),
+                }
+            }
         };
         let result: Result<ToolResult, RecordError> = match self.statement.returns {
             Returns::Many => {
@@ -132,10 +152,11 @@ impl StatementCall<'_> {
             digest_parts(&[&bind::canonical_arguments(&self.statement.arguments, self.bound_arguments)]);
         let capture = if needs_confirmation { CaptureMode::RowDigest } else { CaptureMode::CountOnly };
         let transaction_options = TransactionOptions {
-            idempotency_key: idempotency_key(self.tool, options, blocking, request_digest, None),
+            idempotency_key: idempotency_key(self.tool, options, blocking, request_digest, self.rows_digest),
             dry_run: options.dry_run,
             now_ms: platform.now_ms(),
             cancelled: Some(blocking.cancelled.clone()),
+            identity: self.identity.cloned(),
         };
         let journal = needs_confirmation.then_some(&blocking.journal);
         let written = self.prepared.begin(&transaction_options).and_then(|transaction| {

@@ -14,7 +14,7 @@ use contract::{Collection, DataType, NOTICES_MEMBER, Tool, Value, ValueRef, Vers
 use spile_core::{ArgumentErrorKind, CallError, Journal, Outcome, Platform, ToolError, ToolErrorCode};
 
 use super::confirm;
-use super::error::{RetrySafety, record_error_outcome, write_error_outcome};
+use super::error::{RetrySafety, record_error_outcome, source_error_outcome, write_error_outcome};
 use super::rules::{ClaimMissing, set_values};
 use super::{BlockingContext, ProviderInner};
 use state::keyring::digest_parts;
@@ -48,6 +48,10 @@ impl ProviderInner {
             }
             Some(_) | None => Vec::new(),
         };
+        let identity = match rows.as_ref().map(BoundRows::identity).transpose() {
+            Ok(identity) => identity.flatten().cloned(),
+            Err(error) => return source_error_outcome(&error, collection, platform),
+        };
         let request_digest = digest_parts(&[&arguments.canonical_bytes(collection)]);
         let rows_digest = rows.as_ref().map(BoundRows::digest);
         let options = TransactionOptions {
@@ -55,6 +59,7 @@ impl ProviderInner {
             dry_run,
             now_ms: platform.now_ms(),
             cancelled: Some(blocking.cancelled.clone()),
+            identity,
         };
         let write = RecordWrite {
             tool,

@@ -51,7 +51,7 @@ pub trait Collections: Send + Sync {
     ) -> EffectFuture;
 
     /// A statement on a permitted source: its text between the values, and the values. The result is a list of rows.
-    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture;
+    fn sql(&self, caller: &Caller, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture;
 }
 
 /// The result of an effect: JSON, or why there is none.
@@ -122,7 +122,12 @@ pub(crate) enum Wanted {
 }
 
 /// Reads an effect and decides whether it is permitted.
-pub(crate) fn plan(services: &EffectServices, kind: &str, arguments: &str) -> Result<Work, EffectFailure> {
+pub(crate) fn plan(
+    services: &EffectServices,
+    caller: &Caller,
+    kind: &str,
+    arguments: &str,
+) -> Result<Work, EffectFailure> {
     // The text is from `JSON.stringify` in the prelude.
     let value: Value = serde_json::from_str(arguments)
         .map_err(|_| EffectFailure::new("the arguments are too deeply nested"))?;
@@ -158,7 +163,7 @@ pub(crate) fn plan(services: &EffectServices, kind: &str, arguments: &str) -> Re
                 list("parts").iter().map(|part| part.as_str().unwrap_or_default().to_owned()).collect();
             let values = list("values").iter().map(|value| to_json(Some(value))).collect::<Result<_, _>>()?;
             let source = permitted_source(&permissions.sql, value["source"].as_str())?;
-            Work::Future(collections.sql(source, parts, values))
+            Work::Future(collections.sql(caller, source, parts, values))
         }
         _ => match kind.strip_prefix("files.") {
             Some(operation) => Work::Future(files::plan(permissions, operation, &value)?),

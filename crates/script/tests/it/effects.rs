@@ -55,7 +55,7 @@ impl Collections for FakeCollections {
         Box::pin(std::future::ready(Ok(Json::parse(&values).expect("JSON"))))
     }
 
-    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
+    fn sql(&self, _: &Caller, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
         let text = format!("{source} {parts:?} {values:?}");
         Box::pin(async move { Ok(Json::string(&text)) })
     }

@@ -70,6 +70,7 @@ fn replace_options(number: impl Into<Option<u8>>) -> TransactionOptions {
         dry_run: false,
         now_ms: 0,
         cancelled: None,
+        identity: None,
     }
 }
 

@@ -68,7 +68,13 @@ impl WriteRow for dyn Writer + '_ {
     ) -> Result<WriteOutcome, WriteError> {
         let WriteRequest { change, idempotency_key, dry_run, now_ms, cancelled } = write;
         let (idempotency_key, cancelled) = (*idempotency_key, cancelled.cloned());
-        let options = TransactionOptions { idempotency_key, dry_run: *dry_run, now_ms: *now_ms, cancelled };
+        let options = TransactionOptions {
+            idempotency_key,
+            dry_run: *dry_run,
+            now_ms: *now_ms,
+            cancelled,
+            identity: None,
+        };
         let outcome = run_transaction(self.begin(&options)?, &options, |row| change_row(row, change, checks));
         outcome.map(without_discarded)
     }
@@ -131,7 +137,7 @@ impl WriteStatement for dyn PreparedStatement + '_ {
     ) -> Result<WriteOutcome, WriteError> {
         let StatementWriteOptions { capture, idempotency_key, dry_run, now_ms, cancelled } = *options;
         let cancelled = cancelled.cloned();
-        let options = TransactionOptions { idempotency_key, dry_run, now_ms, cancelled };
+        let options = TransactionOptions { idempotency_key, dry_run, now_ms, cancelled, identity: None };
         let outcome = run_transaction(self.begin(&options)?, &options, |statement| {
             let changes = statement.execute(arguments, capture, row)?;
             let response = render_result(&changes);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use content::BackendFuture;
-use contract::access::ItemGrants;
+use contract::access::{ClaimProblem, Claims, ItemGrants};
 use contract::diagnostic::Diagnostic;
 use contract::manifest::Manifest;
 use contract::source::{CancelFlag, Source};
@@ -103,13 +103,24 @@ impl Collections for ContractCollections {
         })
     }
 
-    fn sql(&self, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
+    fn sql(&self, caller: &Caller, source: &str, parts: Vec<String>, values: Vec<Json>) -> EffectFuture {
         let served = self.current.get();
-        match served.sources.iter().find(|(name, _)| name == source) {
-            Some((_, source)) => sql::run(&self.prepared_sql, source.clone(), parts, values),
-            None => {
-                let message = format!("ctx.sql: the source `{source}` is not available");
-                Box::pin(std::future::ready(Err(EffectFailure::new(message))))
+        let failed = |message: String| -> EffectFuture {
+            Box::pin(std::future::ready(Err(EffectFailure::new(format!("ctx.sql: {message}")))))
+        };
+        let Some((name, opened)) = served.sources.iter().find(|(name, _)| name == source) else {
+            return failed(format!("the source `{source}` is not available"));
+        };
+        let identities = &served.provider.contract().identities;
+        let rules = identities.iter().find(|(source, _)| source == name);
+        let identity = rules.map(|(_, rules)| rules.bind(&Claims::new(&caller.principal)));
+        match identity.transpose() {
+            Ok(identity) => {
+                let statement = sql::Statement { source: opened.clone(), parts, values, identity };
+                sql::run(&self.prepared_sql, statement)
+            }
+            Err(ClaimProblem { pointer, .. }) => {
+                failed(format!("the source `{source}` needs the claim `{pointer}` of the caller"))
             }
         }
     }

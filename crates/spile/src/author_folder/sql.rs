@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use contract::source::{
-    CancelFlag, ColumnFacts, ColumnShape, PreparedStatement, RowFlow, Source, StatementError, StatementShape,
+    CancelFlag, ColumnFacts, ColumnShape, PreparedStatement, RowFlow, Source, SourceIdentity, StatementError,
+    StatementShape,
 };
-use contract::{DataType, Value, field::Field};
+use contract::{DataType, Value, ValueRef, field::Field};
 use json::{Json, NodeKind};
 use script::{EffectFailure, EffectFuture};
 
@@ -31,18 +32,22 @@ struct ReadyStatement {
     prepared: Arc<dyn PreparedStatement>,
 }
 
-/// Runs a statement: its text between the values, and the values. Dropping the future stops it.
-pub(super) fn run(
-    cache: &Arc<PreparedSql>,
-    source: Arc<dyn Source>,
-    parts: Vec<String>,
-    values: Vec<Json>,
-) -> EffectFuture {
+/// A statement of author code: its text between the values, and the values.
+pub(super) struct Statement {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) parts: Vec<String>,
+    pub(super) values: Vec<Json>,
+    /// Who the caller is, for a source that asks.
+    pub(super) identity: Option<SourceIdentity>,
+}
+
+/// Runs a statement. Dropping the future stops it.
+pub(super) fn run(cache: &Arc<PreparedSql>, statement: Statement) -> EffectFuture {
     let (cache, cancelled) = (cache.clone(), CancelFlag::default());
     let stop = StopOnDrop(cancelled.clone());
     Box::pin(async move {
         let _stop = stop;
-        let run = tokio::task::spawn_blocking(move || execute(&cache, &source, &parts, &values, &cancelled));
+        let run = tokio::task::spawn_blocking(move || execute(&cache, &statement, &cancelled));
         run.await.unwrap_or_else(|error| {
             tracing::error!(%error, "a statement of author code failed");
             Err(EffectFailure::new("the statement failed"))
@@ -52,9 +57,7 @@ pub(super) fn run(
 
 fn execute(
     cache: &PreparedSql,
-    source: &Arc<dyn Source>,
-    parts: &[String],
-    values: &[Json],
+    Statement { source, parts, values, identity }: &Statement,
     cancelled: &CancelFlag,
 ) -> Result<Json, EffectFailure> {
     let bound = values.iter().enumerate().map(|(at, json)| bind(at, json)).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +65,7 @@ fn execute(
     let statement = cache.get(source, join(parts), types)?;
     let arguments: Vec<_> = bound.iter().map(|(_, value)| value.as_value_ref()).collect();
     let (mut out, mut rows, mut problem) = (b"[".to_vec(), 0, None);
-    let read = statement.prepared.read(&arguments, Some(cancelled), &mut |cells| {
+    let mut row = |cells: &[ValueRef<'_>]| {
         if rows == ROWS_MAX || out.len() > RESULT_BYTES_MAX {
             let limits = format!("{ROWS_MAX} rows or {RESULT_BYTES_MAX} bytes");
             problem = Some(format!(
@@ -83,7 +86,11 @@ fn execute(
         }
         out.push(b'}');
         RowFlow::Continue
-    });
+    };
+    let read = match identity {
+        None => statement.prepared.read(&arguments, Some(cancelled), &mut row),
+        Some(identity) => statement.prepared.read_as(identity, &arguments, Some(cancelled), &mut row),
+    };
     read.map_err(|error| EffectFailure::new(format!("ctx.sql: {error}")))?;
     match problem {
         Some(message) => Err(EffectFailure::new(message)),

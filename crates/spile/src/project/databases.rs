@@ -6,13 +6,17 @@ use std::sync::Arc;
 use contract::manifest::{DatabasePassword, DatabaseSettings, Manifest, SourceSettings};
 use contract::names;
 use contract::source::{
-    DatabaseEngine, DatabaseUrl, Reader, Source, SourceError, SourceFacts, SourceLocation, TableShape,
+    DatabaseEngine, DatabaseUrl, IDEMPOTENCY_RECORDS_MAX, IDEMPOTENCY_RETENTION_MS, IdempotencyKey, Reader,
+    Source, SourceError, SourceFacts, SourceLocation, TableShape,
 };
-use database::{Database, Options};
+use database::{CallerMode, Database, Options, RecordStore, StoredRecord};
+use ring::digest::{SHA256, digest};
 use source::backups::BackupPolicy;
+use state::idempotency::{IdempotencyFile, RecordLimits, RecordedCall};
 
 use super::sources::{LoadedSource, SourceSpec, default_settings};
 use super::{Project, Scan, SourceOpener, memory};
+use crate::keys::state_folder;
 
 impl Project {
     /// Opens the database and generates the manifest for it.
@@ -95,7 +99,46 @@ fn options(url: &DatabaseUrl, settings: &DatabaseSettings, folder: &Path) -> Res
         options.connections_max = connections as usize;
     }
     options.require_readonly_role = settings.require_readonly_role;
+    options.callers = match &settings.identity {
+        None => CallerMode::Connection,
+        Some(identity) if identity.role_from.is_some() => CallerMode::Role,
+        Some(_) => CallerMode::Settings,
+    };
+    options.record_store = record_store(&url.to_string());
     Ok(options)
+}
+
+/// For roles that may not create a table of idempotency records: a file of this user for each database. `url` has no password.
+fn record_store(url: &str) -> Option<Arc<dyn RecordStore>> {
+    let name: String =
+        digest(&SHA256, url.as_bytes()).as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let path = state_folder()?.join("idempotency").join(format!("{name}.sqlite"));
+    let limits =
+        RecordLimits { retention_ms: IDEMPOTENCY_RETENTION_MS, records_max: IDEMPOTENCY_RECORDS_MAX };
+    Some(Arc::new(LocalStore(IdempotencyFile::new(path, limits))))
+}
+
+struct LocalStore(IdempotencyFile);
+
+impl RecordStore for LocalStore {
+    fn begin(&self, key: &IdempotencyKey, now_ms: u64) -> Result<StoredRecord, String> {
+        Ok(match self.0.begin(&key.key_digest, &key.request_digest, now_ms)? {
+            RecordedCall::New => StoredRecord::New,
+            RecordedCall::Known { request, .. } if request != key.request_digest => {
+                StoredRecord::OtherRequest
+            }
+            RecordedCall::Known { response: None, .. } => StoredRecord::Unknown,
+            RecordedCall::Known { response: Some(response), .. } => StoredRecord::Done(response),
+        })
+    }
+
+    fn finish(&self, key: &IdempotencyKey, response: &[u8]) -> Result<(), String> {
+        self.0.finish(&key.key_digest, response)
+    }
+
+    fn abandon(&self, key: &IdempotencyKey) -> Result<(), String> {
+        self.0.abandon(&key.key_digest)
+    }
 }
 
 fn read_password(file: &Path) -> Result<String, SourceError> {

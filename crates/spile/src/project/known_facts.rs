@@ -24,35 +24,64 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Remembers the tables of a database; nothing for other sources.
 pub(super) fn store(location: &str, settings: &SourceSettings, facts: &SourceFacts) {
+    write_file(file(location, settings, ""), &write_facts(facts));
+}
+
+fn write_facts(facts: &SourceFacts) -> Value {
     let tables: Vec<Value> = facts.tables.iter().map(write_table).collect();
-    write_file(
-        file(location, settings, ""),
-        &json!({ "version": VERSION, "tables": tables, "notes": facts.notes }),
-    );
+    json!({ "version": VERSION, "tables": tables, "notes": facts.notes })
+}
+
+fn read_facts(value: &Value) -> Option<SourceFacts> {
+    let tables = list(value, "tables", read_table)?;
+    Some(SourceFacts { tables, notes: texts(value, "notes"), ..SourceFacts::default() })
+}
+
+/// The same for the lock file, with what statements take and return. Without what changes with the rows.
+pub(super) fn to_lock(facts: &SourceFacts, statements: &[(&str, StatementFacts)]) -> Value {
+    let mut facts = facts.clone();
+    facts.notes.clear();
+    facts.tables.iter_mut().for_each(|table| table.row_count = None);
+    let mut value = write_facts(&facts);
+    let statements = statements.iter().map(|(sql, facts)| ((*sql).to_owned(), write_statement(facts)));
+    value["statements"] = Value::Object(statements.collect());
+    value
+}
+
+pub(super) fn from_lock(value: &Value) -> Option<SourceFacts> {
+    read_facts(value).filter(|_| value["version"] == VERSION)
+}
+
+pub(super) fn statement_from_lock(value: &Value, sql: &str) -> Option<StatementFacts> {
+    read_statement(value.get("statements")?.get(sql)?)
 }
 
 pub(super) fn load(location: &str, settings: &SourceSettings) -> Option<SourceFacts> {
-    let value = read_file(file(location, settings, ""))?;
-    let tables = list(&value, "tables", read_table)?;
-    Some(SourceFacts { tables, notes: texts(&value, "notes"), ..SourceFacts::default() })
+    read_facts(&read_file(file(location, settings, ""))?)
 }
 
 /// Remembers what a statement takes and returns.
 pub(super) fn store_statement(location: &str, settings: &SourceSettings, sql: &str, facts: &StatementFacts) {
-    let value = json!({
+    write_file(file(location, settings, sql), &write_statement(facts));
+}
+
+fn write_statement(facts: &StatementFacts) -> Value {
+    json!({
         "version": VERSION,
         "parameters": facts.parameters,
         "columns": facts.columns.iter().map(write_column).collect::<Vec<_>>(),
         "writes": facts.writes.map(write_capabilities),
-    });
-    write_file(file(location, settings, sql), &value);
+    })
 }
 
 pub(super) fn load_statement(location: &str, settings: &SourceSettings, sql: &str) -> Option<StatementFacts> {
-    let value = read_file(file(location, settings, sql))?;
+    read_statement(&read_file(file(location, settings, sql))?)
+}
+
+fn read_statement(value: &Value) -> Option<StatementFacts> {
     Some(StatementFacts {
-        parameters: texts(&value, "parameters"),
-        columns: list(&value, "columns", read_column)?,
+        parameters: texts(value, "parameters"),
+        columns: list(value, "columns", read_column)?,
         writes: value.get("writes").and_then(Value::as_array).map(|names| read_capabilities(names)),
         ..StatementFacts::default()
     })
@@ -61,7 +90,8 @@ pub(super) fn load_statement(location: &str, settings: &SourceSettings, sql: &st
 /// The file of a database, or of a statement on it. `location` has no password.
 fn file(location: &str, settings: &SourceSettings, sql: &str) -> Option<PathBuf> {
     let SourceSettings::Database(settings) = settings else { return None };
-    let key = format!("{location}\0{}\0{sql}", settings.schemas.join("\0"));
+    let has_callers = settings.identity.as_ref().map(|identity| identity.role_from.is_some());
+    let key = format!("{location}\0{}\0{has_callers:?}\0{sql}", settings.schemas.join("\0"));
     let digest = digest(&SHA256, key.as_bytes());
     let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     Some(memory::cache_folder("databases").join(format!("{name}.json")))

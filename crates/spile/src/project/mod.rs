@@ -37,7 +37,7 @@ use source::json;
 use spile_core::Tool;
 
 use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, ServerFile};
-use crate::lock::LockState;
+use crate::lock::{self, LockState};
 use crate::report::SourceSummary;
 use crate::settings::EnvNames;
 use backends::build_backends;
@@ -302,7 +302,7 @@ impl Project {
     /// and the lock file are left to the caller.
     pub fn rescan(&self, served: &Sources) -> anyhow::Result<Scan> {
         let mut scan = Scan::default();
-        let mut opener = SourceOpener::reusing(served);
+        let mut opener = SourceOpener::reusing(served, lock::lock_path(self));
         let manifest = match &self.input {
             ProjectInput::Manifest(file) => self.read_manifest(file, &mut opener, &mut scan)?,
             ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
@@ -601,7 +601,7 @@ impl Project {
     pub fn manifest_text(&self) -> anyhow::Result<(Option<String>, Vec<Diagnostic>)> {
         let mut scan = Scan::default();
         let sources = Sources::default();
-        let mut opener = SourceOpener::reusing(&sources);
+        let mut opener = SourceOpener::reusing(&sources, None);
         let made = match &self.input {
             ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
             ProjectInput::Database(url) => self.generate_for_database(url, &mut opener, &mut scan)?,
@@ -629,11 +629,19 @@ struct SourceOpener<'s> {
     sources: Sources,
     loaded: Vec<LoadedSource>,
     failures: Vec<SourceFailure>,
+    /// Says what databases look like that cannot be reached.
+    lock_file: Option<PathBuf>,
 }
 
 impl<'s> SourceOpener<'s> {
-    fn reusing(reusable: &'s Sources) -> Self {
-        Self { reusable, sources: Sources::default(), loaded: Vec::new(), failures: Vec::new() }
+    fn reusing(reusable: &'s Sources, lock_file: Option<PathBuf>) -> Self {
+        Self { reusable, sources: Sources::default(), loaded: Vec::new(), failures: Vec::new(), lock_file }
+    }
+
+    /// What the lock file says about a database.
+    fn locked_facts(&self, source: &str) -> Option<serde_json::Value> {
+        let lock = lock::read_lock(self.lock_file.as_ref()?).ok()??;
+        lock.databases.get(source).cloned()
     }
 
     /// Opens a source. While it is served, a source that has become unreadable keeps its last known facts, unless the
@@ -643,9 +651,10 @@ impl<'s> SourceOpener<'s> {
             Err(error) if policy == SourceFailurePolicy::Skip => {
                 let failure = SourceFailure::of_source(spec, error.clone());
                 let stale = self.sources.open_stale(self.reusable, spec, failure.clone());
+                let locked = self.locked_facts(spec.name);
                 let known = || {
                     let is_unreachable = error.code == Some(sources::UNREACHABLE);
-                    is_unreachable.then(|| self.sources.open_known(spec, failure)).flatten()
+                    is_unreachable.then(|| self.sources.open_known(spec, locked, failure)).flatten()
                 };
                 match stale {
                     Some(stale) => stale,
@@ -709,7 +718,11 @@ fn describe_statements<'m>(manifest: &'m Manifest, loaded: &LoadedSource) -> Vec
         .map(|(tool, statement)| {
             let sql = &statement.sql.value;
             let (name, settings) = (loaded.display_name.as_str(), &loaded.settings);
-            let known = loaded.stale.as_ref().and_then(|_| known_facts::load_statement(name, settings, sql));
+            let locked = || known_facts::statement_from_lock(loaded.locked.as_ref()?, sql);
+            let known = loaded
+                .stale
+                .as_ref()
+                .and_then(|_| known_facts::load_statement(name, settings, sql).or_else(locked));
             let described = known.map_or_else(|| loaded.source.describe_statement(sql), Ok);
             if let (Ok(facts), None) = (&described, &loaded.stale) {
                 known_facts::store_statement(name, settings, sql, facts);

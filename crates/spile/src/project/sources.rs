@@ -1,11 +1,14 @@
 //! Opens the sources of a project and introspects them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use contract::diagnostic::Diagnostic;
 use contract::humanize::{join_truncated, pluralize};
-use contract::manifest::{DatabaseSettings, FormulaPolicy, SourceKind, SourceSettings, WorkbookFormat};
+use contract::manifest::{
+    DatabaseSettings, FormulaPolicy, Manifest, SourceKind, SourceSettings, ToolBody, WorkbookFormat,
+};
 use contract::request::RequestShape;
 use contract::source::{
     ColumnFacts, DatabaseEngine, PreparedRequest, PreparedStatement, Query, Reader, RowFlow, Source,
@@ -34,6 +37,8 @@ pub(super) struct LoadedSource {
     pub(super) facts: SourceFacts,
     /// Why the source cannot be read now. The facts are then those of the last time it could.
     pub(super) stale: Option<SourceFailure>,
+    /// What the lock file says about the database, if its facts are from there.
+    pub(super) locked: Option<serde_json::Value>,
 }
 
 /// The code of the error of a database that does not answer.
@@ -247,6 +252,7 @@ impl Sources {
             source,
             facts,
             stale: None,
+            locked: None,
         })
     }
 
@@ -266,18 +272,24 @@ impl Sources {
             source: Arc::clone(&open.source),
             facts: open.facts.clone(),
             stale: Some(failure),
+            locked: None,
         };
         self.open.push(open);
         Some(loaded)
     }
 
-    /// A database that cannot be reached, with the facts that an earlier process has read; `None` if there are none.
+    /// A database that cannot be reached, with the facts that an earlier process has read, else those of the lock file; `None` if there
+    /// are none.
     pub(super) fn open_known(
         &mut self,
         spec: &SourceSpec<'_>,
+        locked: Option<serde_json::Value>,
         failure: SourceFailure,
     ) -> Option<LoadedSource> {
-        let facts = known_facts::load(spec.display_name, spec.settings)?;
+        let (facts, locked) = match known_facts::load(spec.display_name, spec.settings) {
+            Some(facts) => (facts, None),
+            None => (known_facts::from_lock(locked.as_ref()?)?, locked),
+        };
         let source = open_source(spec);
         self.open.push(OpenSource {
             name: spec.name.into(),
@@ -294,7 +306,27 @@ impl Sources {
             source,
             facts,
             stale: Some(failure),
+            locked,
         })
+    }
+
+    /// What the lock file says about the databases, by the name of the source.
+    pub(crate) fn facts_to_lock(&self, manifest: &Manifest) -> BTreeMap<String, serde_json::Value> {
+        let settings = |name: &str| manifest.sources.iter().find(|source| source.name.value == name);
+        let is_database = |open: &&OpenSource| {
+            settings(&open.name).is_some_and(|one| matches!(one.settings, SourceSettings::Database(_)))
+        };
+        let facts = |open: &OpenSource| {
+            let own = manifest.tools.iter().filter_map(|tool| match &tool.body {
+                ToolBody::Statement(statement) if statement.source.value == open.name => {
+                    let sql = statement.sql.value.as_str();
+                    Some((sql, open.source.describe_statement(sql).ok()?))
+                }
+                _ => None,
+            });
+            (open.name.clone(), known_facts::to_lock(&open.facts, &own.collect::<Vec<_>>()))
+        };
+        self.open.iter().filter(is_database).map(facts).collect()
     }
 
     /// Whether a source should be read again although no file has changed.

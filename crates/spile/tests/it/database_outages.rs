@@ -71,6 +71,37 @@ fn wait_for(
 }
 
 #[test]
+fn a_fresh_machine_with_the_lock_file_lists_the_tools_of_a_database_that_is_down() {
+    for kind in KINDS {
+        let place = shop(kind);
+        let project = project(&place);
+        let compiled = project.run_with(&["compile"], &[("XDG_CACHE_HOME", "/dev/null")]);
+        assert!(compiled.to_string().contains("wrote"), "{kind:?} {compiled}");
+        let lock = std::fs::read_to_string(project.folder.join("spile.lock")).expect("a lock file");
+        assert!(lock.contains("[databases.shop]") && !lock.contains("Bonn"), "{kind:?}\n{lock}");
+        // It is the same for the same tables.
+        project.run_with(&["compile"], &[("XDG_CACHE_HOME", "/dev/null")]);
+        let again = std::fs::read_to_string(project.folder.join("spile.lock")).expect("a lock file");
+        assert_eq!(again, lock, "{kind:?}");
+        place.server.stop();
+
+        // The cache is empty: nobody has served the database here.
+        let server = serve(&project);
+        let listed = tools(&server);
+        for tool in ["get_orders", "list_orders", "update_orders", "total", "list_people"] {
+            assert!(listed.contains(&tool.to_owned()), "{kind:?} {listed:?}");
+        }
+        let refused = call(&server, "total", &json!({ "after": 0 }));
+        let refused = &refused["structuredContent"];
+        assert_eq!(refused["code"], "source_unavailable", "{kind:?} {refused}");
+        assert_eq!(refused["retryable"], true, "{kind:?} {refused}");
+        place.server.start();
+        wait_for(&server, "total", &json!({ "after": 0 }), |result| result.to_string().contains("3.30"));
+        assert_eq!(tools(&server), listed, "{kind:?}");
+    }
+}
+
+#[test]
 fn a_database_that_is_down_at_the_start_keeps_its_tools_and_heals() {
     for kind in KINDS {
         let place = shop(kind);

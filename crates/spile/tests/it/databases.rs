@@ -145,3 +145,26 @@ arguments.city = {{ type = "string" }}
         assert!(output.contains("the database rejects the statement") && output.contains("totl"), "{output}");
     }
 }
+
+#[test]
+fn keys_of_a_role_that_may_create_nothing_are_remembered_by_this_user() {
+    let place = TestDatabase::new(Kind::Postgres);
+    let role = format!("writer_{}", place.name);
+    place.run(&format!(
+        "REVOKE CREATE ON SCHEMA public FROM PUBLIC; CREATE TABLE notes (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, note text NOT NULL);
+         CREATE ROLE {role} LOGIN; GRANT SELECT, INSERT ON notes TO {role};"
+    ));
+    let manifest = format!(
+        "[sources.s]\nurl = \"{}\"\n[collections.notes]\noperations = [\"get\", \"list\", \"create\"]\n",
+        place.url_as(&role)
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    // Each is a process of its own.
+    for _ in 0..3 {
+        let args = ["call", "create_notes", "note=once", "idempotency_key=k1", "--yes", "--from", "."];
+        let output = said(&project.run(&args));
+        assert!(output.contains("once"), "{output}");
+    }
+    let listed = said(&project.run(&["call", "list_notes", "--from", "."]));
+    assert_eq!(listed.matches("once").count(), 1, "{listed}");
+}

@@ -130,22 +130,26 @@ fn tokens() -> String {
 }
 
 /// One connection, used for the calls of several callers.
-struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
     address: String,
 }
 
 impl Connection {
-    fn open(server: &HttpServer) -> Self {
+    pub(crate) fn open(server: &HttpServer) -> Self {
         let stream = TcpStream::connect(server.address).expect("it listens");
         stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout can be set");
         Self { stream: BufReader::new(stream), address: server.address.to_string() }
     }
 
-    fn request(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+    pub(crate) fn request(&mut self, tenant: usize, method: &str, params: &Value) -> String {
+        self.request_with(&format!("token-{tenant:02}-0123456789abcdef"), method, params)
+    }
+
+    pub(crate) fn request_with(&mut self, token: &str, method: &str, params: &Value) -> String {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let request = format!(
-            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer token-{tenant:02}-0123456789abcdef\r\n\
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: {}\r\n\r\n{body}",
             self.address,
             body.len()
@@ -404,7 +408,11 @@ impl Proof<'_> {
 }
 
 fn prove(project: &TestProject, steps: u64) {
-    project.write("tokens.json", tokens().as_bytes());
+    prove_with(project, &tokens(), steps);
+}
+
+fn prove_with(project: &TestProject, tokens: &str, steps: u64) {
+    project.write("tokens.json", tokens.as_bytes());
     let server = HttpServer::start(&mut project.spile(&[
         "serve",
         ".",
@@ -471,4 +479,37 @@ fn no_tenant_sees_a_row_of_another_in_postgres() {
     let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     prove(&project, steps());
+}
+
+#[test]
+fn no_tenant_sees_a_row_of_another_in_mariadb() {
+    let place = TestDatabase::new(Kind::MariaDb);
+    place.run(&sql());
+    let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    prove(&project, steps());
+}
+
+/// The same without any `where`: the database decides.
+#[test]
+fn no_tenant_sees_a_row_of_another_with_row_level_security() {
+    let place = TestDatabase::new(Kind::Postgres);
+    let name = &place.name;
+    place.run(&sql());
+    place.run(&format!(
+        "CREATE ROLE login_{name} LOGIN NOINHERIT; CREATE ROLE member_{name}; GRANT member_{name} TO login_{name};
+         GRANT CREATE ON SCHEMA public TO login_{name}; GRANT SELECT, INSERT, UPDATE, DELETE ON orders, customers TO member_{name};
+         ALTER TABLE orders ENABLE ROW LEVEL SECURITY; ALTER TABLE customers ENABLE ROW LEVEL SECURITY;
+         CREATE POLICY own ON orders USING (tenant_id = current_setting('app.tenant'));
+         CREATE POLICY own ON customers USING (tenant_id = current_setting('request.jwt.claims')::json ->> 'tenant');"
+    ));
+    let rules: Vec<&str> = RULES.lines().filter(|line| !line.starts_with("where =")).collect();
+    let manifest = format!(
+        "[sources.shop]\nurl = \"{}\"\nrole_from = \"/db_role\"\nsettings = {{ \"app.tenant\" = {{ claim = \"/tenant\" }} }}\n{}",
+        place.url_as(&format!("login_{name}")),
+        rules.join("\n")
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    let claims = format!("\"claims\":{{\"db_role\":\"member_{name}\",");
+    prove_with(&project, &tokens().replace("\"claims\":{", &claims), steps());
 }
