@@ -22,7 +22,7 @@ use spile_core::{
     InputRequests, Journal, LogLevel, Outcome, Platform, TaskSupport, ToolCaller, ToolError, ToolErrorCode,
 };
 
-use crate::effects::{EffectFailure, EffectServices, Work, plan};
+use crate::effects::{EffectFailure, EffectFuture, EffectServices, Work, plan};
 use crate::engine::{End, Engine, Limit, Session, Signal, Start, StateOwner, Step, Values};
 use crate::handler::Handler;
 use crate::journal::{Completion, EffectJournal, JournalError};
@@ -44,6 +44,8 @@ pub(crate) struct Round {
     /// The answers of the client, and the memo of the last round.
     pub(crate) answers: Journal,
     pub(crate) tools: Arc<dyn ToolCaller>,
+    /// Whether the client reached the server without a network, so that its roots are folders of this machine.
+    pub(crate) is_local: bool,
     /// JSON texts.
     pub(crate) arguments: String,
     pub(crate) request: String,
@@ -53,6 +55,10 @@ pub(crate) struct Round {
 const MEMO_BYTES_MAX: usize = 192 << 10;
 /// How often a call is moved to another thread because of its neighbours.
 const RESTARTS_MAX: u32 = 3;
+/// The question for the roots that `ctx.files` is limited to. One answer is for all files of a call.
+const CLIENT_ROOTS_KEY: &str = "spile/roots";
+const REMOTE_ROOTS: &str = "files: the roots of a client count only if it speaks to the server through stdio or a unix socket: \
+                            this one may be on another machine, or another user";
 const BUSY_RETRY_MS: u64 = 1000;
 
 /// Runs the round to its end.
@@ -298,6 +304,19 @@ impl Driver {
                         self.questions.insert(effect.number, OpenQuestions { requests, wake_at_ms: None });
                     }
                 },
+                Ok(Work::ClientFile(_)) if !self.round.is_local => {
+                    known.push((effect.number, Err(EffectFailure::not_permitted(REMOTE_ROOTS))));
+                }
+                Ok(Work::ClientFile(work)) => match self.answer(CLIENT_ROOTS_KEY) {
+                    Some(roots) => match work.start(&serde_json::from_str(&roots).unwrap_or_default()) {
+                        Ok(future) => self.perform_future(effect.number, future),
+                        Err(refused) => known.push((effect.number, Err(refused))),
+                    },
+                    None => {
+                        let requests = vec![(CLIENT_ROOTS_KEY.to_owned(), InputRequest::Roots)];
+                        self.questions.insert(effect.number, OpenQuestions { requests, wake_at_ms: None });
+                    }
+                },
                 Ok(Work::Tool { name, arguments, wanted }) => {
                     self.call_tool(&effect, &name, arguments, wanted);
                 }
@@ -305,9 +324,7 @@ impl Driver {
                     self.wants_to_detach |= self.round.handler.task_support != TaskSupport::Forbidden;
                     known.push((effect.number, Ok("null".to_owned())));
                 }
-                Ok(Work::Future(future)) => self.perform(effect.number, None, async move {
-                    Done::Result(future.await.map(|json| json.to_string()))
-                }),
+                Ok(Work::Future(future)) => self.perform_future(effect.number, future),
             }
         }
         for number in step.abandoned {
@@ -341,6 +358,10 @@ impl Driver {
         self.performing.push(Box::pin(async move { (number, work.await.ok()) }));
     }
 
+    fn perform_future(&mut self, number: u32, future: EffectFuture) {
+        self.perform(number, None, async move { Done::Result(future.await.map(|json| json.to_string())) });
+    }
+
     fn sleep(&mut self, number: u32, due_ms: u64, left_ms: u64) {
         self.perform(number, Some(due_ms), async move {
             tokio::time::sleep(Duration::from_millis(left_ms)).await;
@@ -371,7 +392,12 @@ impl Driver {
         let timers = self.in_flight.values().filter_map(|effect| effect.timer_due_ms);
         let wake_at_ms = timers.chain(self.questions.values().filter_map(|one| one.wake_at_ms)).min();
         let requests = self.questions.into_values().flat_map(|questions| questions.requests);
-        let requests = requests.fold(InputRequests::default(), |all, (key, request)| all.with(key, request));
+        let requests = requests.fold(InputRequests::default(), |all, (key, request)| {
+            match key == CLIENT_ROOTS_KEY && all.contains_key(&key) {
+                true => all,
+                false => all.with(key, request),
+            }
+        });
         if let Some(key) = requests.repeated_key() {
             let handler = &self.round.handler;
             let diagnostic = handler.program.locate(format!("two questions have the key `{key}`"), "");

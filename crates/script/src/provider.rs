@@ -227,6 +227,7 @@ impl ScriptProvider {
             events: cx.events.clone(),
             answers: cx.journal.clone(),
             tools: cx.tools.shared(),
+            is_local: cx.address.is_none(),
             arguments: arguments.to_owned(),
         };
         if handler.detaches_at_once() {

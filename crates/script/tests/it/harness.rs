@@ -180,6 +180,15 @@ impl App {
         }
     }
 
+    /// The same from an address of the network.
+    pub async fn call_from(&self, address: &str, tool: &str, arguments: &str) -> Value {
+        let address = Some(address.parse().expect("an address"));
+        let caller = CallerIdentity { address, ..ANONYMOUS };
+        let body = finish(dispatch_by(&self.server, &stateless_call(tool, arguments, ""), &caller)).await;
+        let value: Value = serde_json::from_slice(&body).expect("JSON");
+        value.get("result").unwrap_or(&value["error"]).clone()
+    }
+
     /// The same as one principal.
     pub async fn call_by(&self, principal: Principal, tool: &str, arguments: &str, params: &str) -> Value {
         let body = finish(dispatch(&self.server, &stateless_call(tool, arguments, params), principal)).await;
@@ -258,14 +267,17 @@ fn stateless_call(tool: &str, arguments: &str, params: &str) -> String {
 }
 
 fn dispatch(server: &Arc<Server>, message: &str, principal: Principal) -> PendingResponse {
+    dispatch_by(server, message, &CallerIdentity { principal, ..ANONYMOUS })
+}
+
+fn dispatch_by(server: &Arc<Server>, message: &str, caller: &CallerIdentity) -> PendingResponse {
     let peer = Peer::from_version(Version::V2025_11_25);
     let Decoded::Request(request) =
         server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let identity = CallerIdentity { principal, ..ANONYMOUS };
-    match server.dispatch(request, &identity, ReplyChannel::NoSession, server.snapshot()) {
+    match server.dispatch(request, caller, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
         _ => panic!("a call"),
     }
