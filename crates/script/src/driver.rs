@@ -262,7 +262,7 @@ impl Driver {
             journal: Arc::new(self.journal.clone()),
             values: round.values.clone(),
             pace: round.handler.program.pace.clone(),
-            capabilities: results::capability_names(round.caller.capabilities),
+            capabilities: round.caller.capabilities,
         };
         round.engine.start(start).ok()
     }
