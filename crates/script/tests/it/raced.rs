@@ -105,7 +105,7 @@ async fn a_question_stays_open_when_a_timer_fires_before_its_answer() {
     let result = client.call_answering("patient", r#"{"ms":20}"#, answer).await;
     assert_eq!(result["content"][0]["text"], "timer, accept", "{result}");
     assert_eq!(client.requests.lock().expect("no panic before").len(), 1);
-    let notifications = client.notifications.lock().expect("no panic before");
+    let notifications = client.notifications.lock().expect("no panic before").clone();
     assert!(notifications.iter().all(|one| one["method"] != "notifications/cancelled"), "{notifications:?}");
 
     let late = |_: &str, _: &Value| {
