@@ -52,6 +52,11 @@ impl Cache {
         self.root.join("node")
     }
 
+    /// The npm prefix with the TypeScript SDK 2 for servers.
+    pub fn typescript_2_servers(&self) -> PathBuf {
+        self.root.join("ts2-servers")
+    }
+
     /// The npm prefix of the older suite, which needs other versions of the same packages.
     pub fn stable_suite_prefix(&self) -> PathBuf {
         self.root.join(format!("conformance-{}", Suite::Stable.version()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::diagnostic::Diagnostic;
+use contract::diagnostic::{Diagnostic, FileLocation};
 use json::Json;
 use spile_core::{Resource, ResourceTemplate};
 
@@ -47,6 +47,8 @@ pub struct TemplateSettings {
     pub listed: bool,
     /// By variable.
     pub completions: Vec<(String, CompletionSource)>,
+    /// Where it is declared, for messages about it.
+    pub location: Option<FileLocation>,
 }
 
 /// A template with everything that serving it needs.
@@ -103,13 +105,13 @@ pub(crate) fn load_templates(
             Ok(template) => template,
             Err(reason) => {
                 let message = format!("invalid resource template `{uri_template}`: {reason}");
-                diagnostics.push(Diagnostic::error(message).help("write it as in `orders://{id}`"));
+                diagnostics.push(error_at(settings, message).help("write it as in `orders://{id}`"));
                 continue;
             }
         };
         if loaded.iter().any(|other| other.settings.uri_template == *uri_template) {
             let message = format!("two resource templates are `{uri_template}`");
-            diagnostics.push(Diagnostic::error(message).help("change one of them"));
+            diagnostics.push(error_at(settings, message).help("change one of them"));
             continue;
         }
         for (variable, _) in &settings.completions {
@@ -117,12 +119,20 @@ pub(crate) fn load_templates(
                 let message = format!("resource template `{uri_template}` has no variable `{variable}`");
                 let known: Vec<&str> = template.variables().collect();
                 diagnostics
-                    .push(Diagnostic::error(message).help(format!("its variables: {}", known.join(", "))));
+                    .push(error_at(settings, message).help(format!("its variables: {}", known.join(", "))));
             }
         }
         loaded.push(LoadedTemplate { template, settings: settings.clone() });
     }
     loaded
+}
+
+fn error_at(settings: &TemplateSettings, message: String) -> Diagnostic {
+    let error = Diagnostic::error(message);
+    match &settings.location {
+        Some(location) => error.at(location),
+        None => error,
+    }
 }
 
 /// Loads every file of the folder that can be served.

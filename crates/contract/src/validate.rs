@@ -162,6 +162,7 @@ impl CompiledSchema {
                 let name = unexpected.first().map_or("", String::as_str);
                 let reason = match nearest(name, self.property_names.iter().map(String::as_str)) {
                     Some(meant) => format!("; did you mean `{meant}`?"),
+                    None if self.property_names.is_empty() => "; this tool takes no arguments".into(),
                     None => format!(
                         "; the arguments are: {}",
                         join_truncated(&self.property_names, ARGUMENTS_SHOWN_MAX)

@@ -55,6 +55,7 @@ pub struct InputRequests {
     requests: Vec<(String, InputRequest)>,
     memo: Option<Box<[u8]>>,
     is_consent: bool,
+    wake_at_ms: Option<u64>,
 }
 
 impl InputRequests {
@@ -87,6 +88,20 @@ impl InputRequests {
     pub fn with_memo(mut self, memo: impl Into<Box<[u8]>>) -> Self {
         self.memo = Some(memo.into());
         self
+    }
+
+    /// The provider has something to do at this time of the platform's clock, whether the answers are there or not: a timer
+    /// is due then. A client that was sent the requests keeps them open while the provider runs again; one that carries
+    /// the state of the call brings it back when it answers.
+    #[must_use]
+    pub fn with_wake_at_ms(mut self, at_ms: Option<u64>) -> Self {
+        self.wake_at_ms = at_ms;
+        self
+    }
+
+    /// See [`InputRequests::with_wake_at_ms`].
+    pub fn wake_at_ms(&self) -> Option<u64> {
+        self.wake_at_ms
     }
 
     pub fn take_memo(&mut self) -> Option<Box<[u8]>> {

@@ -5,7 +5,6 @@
 //! handler runs again with the responses and cannot tell the difference. In a task the responses come with
 //! `tasks/update`.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use spile_core::{
@@ -13,20 +12,22 @@ use spile_core::{
 };
 use state::keyring::{OpenError, Purpose, digest_parts};
 use state::store::{LimitName, Namespace, PutOutcome, Store as _, StoreError, StoreKey, Ttl};
+use tokio::time::Instant;
 use wire::{Feature, Resume};
 
 use crate::byte_fields::{FieldReader, FieldWriter};
 use crate::caller_key::network_of;
 use crate::connection_state::{ConnectionState, ReplyChannel};
 use crate::input_responses::{ExpectedResponse, RequestStateId, ResponseChecks, ResumedState};
+use crate::open_requests::{ClientGone, WaitingRound};
 use crate::pipeline::{CallJob, CallStage, input_refused_error, invalid_response_error};
 use crate::registry::{CallRoute, Registry};
 use crate::server::{CallerIdentity, Server};
 
 /// The outcome of one round of input requests.
 pub(crate) enum InputOutcome {
-    /// The journal has all responses: run the handler again.
-    Answered,
+    /// Run the handler again: the journal has all responses, or a timer of the handler is due.
+    RunAgain,
     /// The client must answer these requests and repeat the call with this `requestState`.
     Sealed { requests: InputRequests, state: String },
     /// The call ends: the client answered with an error, or too often with an invalid response.
@@ -52,7 +53,7 @@ pub(crate) async fn request_input(
     }
     if job.checks.as_mut().is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) {
         job.journal.set_memo(requests.take_memo());
-        return Ok(InputOutcome::Answered);
+        return Ok(InputOutcome::RunAgain);
     }
     let missing = job.caller.capabilities.missing(requests.required_capabilities());
     if !missing.is_empty() {
@@ -62,10 +63,11 @@ pub(crate) async fn request_input(
         return Err(CallError::Internal { detail: "a handler needs input but has no input requests".into() });
     }
     let attempts = job.checks.as_ref().and_then(|checks| checks.repeated_attempts());
-    match attempts {
-        Some(_) => job.journal.repeat_round(&mut requests),
-        None => job.journal.next_round(&mut requests),
+    match attempts.is_some() || is_waiting_for(job, &requests) {
+        true => job.journal.repeat_round(&mut requests),
+        false => job.journal.next_round(&mut requests),
     }
+    let wake_at_ms = requests.wake_at_ms();
     job.journal.call_id(&*server.platform);
     if job.journal.round.saturating_add(attempts.unwrap_or(0)) > server.limits.input_rounds_max {
         if let Some(reason) = job.checks.as_ref().and_then(|checks| checks.first_rejection()) {
@@ -80,10 +82,10 @@ pub(crate) async fn request_input(
         None => requests,
     };
     if let CallStage::Task(task) = &job.stage {
-        return match task.request_input(server, &job.journal, &requests).await {
+        return match task.request_input(server, &job.journal, &requests, wake_at_ms).await {
             Ok(journal) => {
                 job.journal = journal;
-                Ok(InputOutcome::Answered)
+                Ok(InputOutcome::RunAgain)
             }
             Err(error) => Ok(InputOutcome::Refused(error)),
         };
@@ -99,8 +101,18 @@ pub(crate) async fn request_input(
         return Err(CallError::MissingCapability(requests.required_capabilities()));
     }
     match connection_state(server, job)? {
-        Some(connection) => request_over_connection(server, job, &connection, &requests).await,
+        Some(connection) => request_over_connection(server, job, &connection, &requests, wake_at_ms).await,
         None => Err(CallError::MissingCapability(requests.required_capabilities())),
+    }
+}
+
+/// Whether the client was asked this before a timer of the handler was due, and has not answered yet.
+fn is_waiting_for(job: &CallJob, requests: &InputRequests) -> bool {
+    match &job.stage {
+        CallStage::Task(task) => task.is_waiting_for(requests),
+        CallStage::Request | CallStage::Nested { .. } => {
+            job.checks.as_ref().is_some_and(|checks| checks.is_waiting_for(requests))
+        }
     }
 }
 
@@ -115,45 +127,69 @@ fn connection_state(
     }
 }
 
-/// Sends all requests together and waits until each is answered.
+/// Sends all requests together and waits until each is answered, or until the provider has something to do. Requests of an
+/// earlier round that are still needed stay open.
 async fn request_over_connection(
     server: &Server,
     job: &mut CallJob,
     connection: &ConnectionState,
     requests: &InputRequests,
+    wake_at_ms: Option<u64>,
 ) -> Result<InputOutcome, CallError> {
-    let mut pending = VecDeque::with_capacity(requests.len());
+    let checks = job.checks.get_or_insert_default();
+    let mut waiting = checks.take_waiting().unwrap_or_else(|| WaitingRound::new(job.events.clone()).into());
+    waiting.open.retain(|key| requests.contains_key(key));
+    waiting.answers.retain(|(key, _)| requests.contains_key(key));
     for (key, request) in requests.iter() {
-        let (id, response) = connection.new_request();
-        job.events.request_input(id, request.clone(), None);
-        pending.push_back((key, id, response, ExpectedResponse::new(request)));
-    }
-    let after_ms = server.limits.input_timeout_ms;
-    let responses = async {
-        while let Some((key, _, response, expected)) = pending.front_mut() {
-            match response.await {
-                // The handler finds no invalid response in its journal, and requests the input again.
-                Ok(Ok(response)) => {
-                    let checks = job.checks.get_or_insert_default();
-                    checks.accept(&mut job.journal, key, expected, response);
-                }
-                Ok(Err(message)) => return Ok(InputOutcome::Refused(input_refused_error(&message))),
-                Err(_) => return Err(CallError::Cancelled),
-            }
-            pending.pop_front();
+        if !waiting.has_asked(key) {
+            waiting.open.send(connection, key, request, None);
         }
-        Ok(InputOutcome::Answered)
-    };
-    let outcome = match tokio::time::timeout(Duration::from_millis(after_ms), responses).await {
-        Ok(outcome) => outcome,
-        Err(_) => Err(CallError::Timeout { after_ms }),
-    };
-    // 2025-11-25, Timeouts: the sender SHOULD issue a cancellation notification.
-    let answered = usize::from(matches!(outcome, Ok(InputOutcome::Refused(_))));
-    for (_, id, ..) in pending.iter().skip(answered) {
-        job.events.cancel_input_request(*id);
     }
-    outcome
+    let wake_at = wake_at(server, wake_at_ms);
+    // Whatever ends the wait, what is dropped with `waiting` is cancelled.
+    while let Some(first_sent) = waiting.open.first_sent() {
+        let after_ms = server.limits.input_timeout_ms;
+        tokio::select! {
+            biased;
+            (key, response) = waiting.open.next_response() => match response {
+                Ok(Ok(response)) => waiting.answers.push((key, response)),
+                Ok(Err(message)) => return Ok(InputOutcome::Refused(input_refused_error(&message))),
+                Err(ClientGone) => return Err(CallError::Cancelled),
+            },
+            () = sleep_until_or_forever(wake_at) => {
+                checks.keep_waiting(waiting);
+                return Ok(InputOutcome::RunAgain);
+            }
+            // 2025-11-25, Timeouts: the sender SHOULD issue a cancellation notification.
+            () = tokio::time::sleep_until(first_sent + Duration::from_millis(after_ms)) => {
+                return Err(CallError::Timeout { after_ms });
+            }
+        }
+    }
+    for (key, request) in requests.iter() {
+        if let Some(index) = waiting.answers.iter().position(|(answered, _)| answered == key) {
+            let (_, response) = waiting.answers.swap_remove(index);
+            // The handler finds no invalid response in its journal, and requests the input again.
+            checks.accept(&mut job.journal, key, &ExpectedResponse::new(request), response);
+        }
+    }
+    Ok(InputOutcome::RunAgain)
+}
+
+/// A handler with a fast timer does not keep its thread busy while its client thinks.
+const WAKE_AFTER_MS_MIN: u64 = 10;
+
+/// When the handler runs again without answers: `at_ms` is of the platform's clock.
+pub(crate) fn wake_at(server: &Server, at_ms: Option<u64>) -> Option<Instant> {
+    let after_ms = at_ms?.saturating_sub(server.platform.now_ms()).max(WAKE_AFTER_MS_MIN);
+    Instant::now().checked_add(Duration::from_millis(after_ms))
+}
+
+pub(crate) async fn sleep_until_or_forever(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// What a seal is bound to: the server, the caller, and the call with its arguments.

@@ -7,6 +7,8 @@ use contract::CompiledSchema;
 use json::{Json, Node};
 use spile_core::{InputRequest, InputRequests, Journal};
 
+use crate::open_requests::WaitingRound;
+
 /// What the responses of a call are checked with, beside its journal.
 #[derive(Default)]
 pub(crate) struct ResponseChecks {
@@ -22,6 +24,8 @@ pub(crate) struct ResponseChecks {
     /// How often the client came back with the state of this round and without an answer that was accepted. `None` unless
     /// it came back with a state.
     attempts: Option<u32>,
+    /// Requests that an older client has not answered while the handler runs again.
+    waiting: Option<Box<WaitingRound>>,
 }
 
 /// A `requestState` that came back from a client.
@@ -58,6 +62,19 @@ impl ResponseChecks {
     /// Returns the state once.
     pub(crate) fn take_resumed_state(&mut self) -> Option<ResumedState> {
         self.resumed_state.take()
+    }
+
+    /// Whether the client was asked all of this already, and has not answered all of it.
+    pub(crate) fn is_waiting_for(&self, requests: &InputRequests) -> bool {
+        self.waiting.as_ref().is_some_and(|waiting| requests.iter().all(|(key, _)| waiting.has_asked(key)))
+    }
+
+    pub(crate) fn take_waiting(&mut self) -> Option<Box<WaitingRound>> {
+        self.waiting.take()
+    }
+
+    pub(crate) fn keep_waiting(&mut self, waiting: Box<WaitingRound>) {
+        self.waiting = Some(waiting);
     }
 
     pub(crate) fn offer(&mut self, key: String, response: Json) {

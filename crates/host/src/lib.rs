@@ -20,6 +20,7 @@ mod input_responses;
 mod nested_calls;
 mod observer;
 mod offered_catalog;
+mod open_requests;
 mod outgoing_queue;
 mod panic_guard;
 mod pipeline;

@@ -127,7 +127,7 @@ pub(crate) fn execute_call(
                 // Boxed: input requests are rare, and inline they would make every call's future larger.
                 Outcome::InputRequired(requests) => {
                     match Box::pin(request_input(&server, &registry, &mut job, requests)).await {
-                        Ok(InputOutcome::Answered) => registry = next_registry(&server, &registry, &job)?,
+                        Ok(InputOutcome::RunAgain) => registry = next_registry(&server, &registry, &job)?,
                         Ok(InputOutcome::Sealed { requests, state }) => {
                             return Ok(CallResponse::InputRequired { requests, state });
                         }

@@ -22,7 +22,7 @@ use spile_core::{
     InputRequests, Journal, LogLevel, Outcome, Platform, TaskSupport, ToolCaller, ToolError, ToolErrorCode,
 };
 
-use crate::effects::{EffectFailure, EffectServices, Work, plan};
+use crate::effects::{EffectFailure, EffectFuture, EffectServices, Work, plan};
 use crate::engine::{End, Engine, Limit, Session, Signal, Start, StateOwner, Step, Values};
 use crate::handler::Handler;
 use crate::journal::{Completion, EffectJournal, JournalError};
@@ -44,6 +44,8 @@ pub(crate) struct Round {
     /// The answers of the client, and the memo of the last round.
     pub(crate) answers: Journal,
     pub(crate) tools: Arc<dyn ToolCaller>,
+    /// Whether the client reached the server without a network, so that its roots are folders of this machine.
+    pub(crate) is_local: bool,
     /// JSON texts.
     pub(crate) arguments: String,
     pub(crate) request: String,
@@ -53,6 +55,10 @@ pub(crate) struct Round {
 const MEMO_BYTES_MAX: usize = 192 << 10;
 /// How often a call is moved to another thread because of its neighbours.
 const RESTARTS_MAX: u32 = 3;
+/// The question for the roots that `ctx.files` is limited to. One answer is for all files of a call.
+const CLIENT_ROOTS_KEY: &str = "spile/roots";
+const REMOTE_ROOTS: &str = "files: the roots of a client count only if it speaks to the server through stdio or a unix socket: \
+                            this one may be on another machine, or another user";
 const BUSY_RETRY_MS: u64 = 1000;
 
 /// Runs the round to its end.
@@ -82,8 +88,8 @@ struct Driver {
     performing: FuturesUnordered<Pin<Box<dyn Future<Output = Performed> + Send>>>,
     /// Effects that are being performed.
     in_flight: HashMap<u32, InFlight>,
-    /// Questions without an answer, by effect. Tools that the handler called may ask several.
-    questions: BTreeMap<u32, Vec<(String, InputRequest)>>,
+    /// Questions without an answer, by effect.
+    questions: BTreeMap<u32, OpenQuestions>,
     /// Whether a called tool asks for consent: see [`InputRequests::as_consent`].
     asks_for_consent: bool,
     /// Results that wait to be delivered. They are in the journal already.
@@ -99,8 +105,15 @@ struct Driver {
 
 struct InFlight {
     abort: AbortHandle,
-    /// A timer does not keep a round from ending with questions.
-    is_timer: bool,
+    /// When a timer is due. It does not keep a round from ending with questions.
+    timer_due_ms: Option<u64>,
+}
+
+/// What one effect asks. Tools that the handler called may ask several questions.
+struct OpenQuestions {
+    requests: Vec<(String, InputRequest)>,
+    /// When a timer of the called tool is due.
+    wake_at_ms: Option<u64>,
 }
 
 /// `None` if the effect was abandoned.
@@ -160,7 +173,7 @@ impl Driver {
                     Driver { checkpoints, ..self }.proceed_detached(session, owes_step)
                 }));
             }
-            if !owes_step && !self.in_flight.values().any(|effect| !effect.is_timer) {
+            if !owes_step && !self.in_flight.values().any(|effect| effect.timer_due_ms.is_none()) {
                 if !self.questions.is_empty() {
                     session.discard();
                     return self.ask();
@@ -198,7 +211,7 @@ impl Driver {
                     let effect = self.in_flight.remove(&number);
                     match done {
                         Some(Done::Result(result)) => {
-                            let is_timer = effect.is_some_and(|effect| effect.is_timer);
+                            let is_timer = effect.is_some_and(|effect| effect.timer_due_ms.is_some());
                             let completion = self.complete(number, result);
                             // A timer needs no checkpoint: it is measured from the time that the journal has.
                             if !is_timer && self.checkpoints.are_kept() {
@@ -249,7 +262,7 @@ impl Driver {
             journal: Arc::new(self.journal.clone()),
             values: round.values.clone(),
             pace: round.handler.program.pace.clone(),
-            capabilities: results::capability_names(round.caller.capabilities),
+            capabilities: round.caller.capabilities,
         };
         round.engine.start(start).ok()
     }
@@ -262,7 +275,8 @@ impl Driver {
         let (mut overdue, mut known) = (Vec::new(), Vec::new());
         for effect in step.effects {
             // After a restart the handler issues again what is being performed already.
-            if effect.number as usize >= self.journal.issued.len() {
+            let is_new = effect.number as usize >= self.journal.issued.len();
+            if is_new {
                 self.journal.issued.push(effect.fingerprint);
             } else if self.in_flight.contains_key(&effect.number)
                 || self.questions.contains_key(&effect.number)
@@ -277,14 +291,30 @@ impl Driver {
                 Ok(Work::Sleep { ms }) => {
                     let due_ms = effect.at_ms.saturating_add(ms);
                     match due_ms.saturating_sub(now_ms) {
+                        // What is asked beside it goes out first, however long the code took to get here.
+                        0 if is_new && ms > 0 => self.sleep(effect.number, due_ms, 1),
                         0 => overdue.push((due_ms, effect.number)),
-                        left_ms => self.sleep(effect.number, left_ms),
+                        left_ms => self.sleep(effect.number, due_ms, left_ms),
                     }
                 }
                 Ok(Work::Ask { key, request }) => match self.answer(&key) {
                     Some(answer) => known.push((effect.number, Ok(answer))),
                     None => {
-                        self.questions.insert(effect.number, vec![(key, request)]);
+                        let requests = vec![(key, request)];
+                        self.questions.insert(effect.number, OpenQuestions { requests, wake_at_ms: None });
+                    }
+                },
+                Ok(Work::ClientFile(_)) if !self.round.is_local => {
+                    known.push((effect.number, Err(EffectFailure::not_permitted(REMOTE_ROOTS))));
+                }
+                Ok(Work::ClientFile(work)) => match self.answer(CLIENT_ROOTS_KEY) {
+                    Some(roots) => match work.start(&serde_json::from_str(&roots).unwrap_or_default()) {
+                        Ok(future) => self.perform_future(effect.number, future),
+                        Err(refused) => known.push((effect.number, Err(refused))),
+                    },
+                    None => {
+                        let requests = vec![(CLIENT_ROOTS_KEY.to_owned(), InputRequest::Roots)];
+                        self.questions.insert(effect.number, OpenQuestions { requests, wake_at_ms: None });
                     }
                 },
                 Ok(Work::Tool { name, arguments, wanted }) => {
@@ -294,9 +324,7 @@ impl Driver {
                     self.wants_to_detach |= self.round.handler.task_support != TaskSupport::Forbidden;
                     known.push((effect.number, Ok("null".to_owned())));
                 }
-                Ok(Work::Future(future)) => self.perform(effect.number, false, async move {
-                    Done::Result(future.await.map(|json| json.to_string()))
-                }),
+                Ok(Work::Future(future)) => self.perform_future(effect.number, future),
             }
         }
         for number in step.abandoned {
@@ -318,16 +346,25 @@ impl Driver {
         self.journal.complete(number, self.round.platform.now_ms(), result)
     }
 
-    fn perform(&mut self, number: u32, is_timer: bool, work: impl Future<Output = Done> + Send + 'static) {
+    fn perform(
+        &mut self,
+        number: u32,
+        timer_due_ms: Option<u64>,
+        work: impl Future<Output = Done> + Send + 'static,
+    ) {
         let (abort, registration) = AbortHandle::new_pair();
-        self.in_flight.insert(number, InFlight { abort, is_timer });
+        self.in_flight.insert(number, InFlight { abort, timer_due_ms });
         let work = Abortable::new(work, registration);
         self.performing.push(Box::pin(async move { (number, work.await.ok()) }));
     }
 
-    fn sleep(&mut self, number: u32, ms: u64) {
-        self.perform(number, true, async move {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
+    fn perform_future(&mut self, number: u32, future: EffectFuture) {
+        self.perform(number, None, async move { Done::Result(future.await.map(|json| json.to_string())) });
+    }
+
+    fn sleep(&mut self, number: u32, due_ms: u64, left_ms: u64) {
+        self.perform(number, Some(due_ms), async move {
+            tokio::time::sleep(Duration::from_millis(left_ms)).await;
             Done::Result(Ok("null".into()))
         });
     }
@@ -351,8 +388,16 @@ impl Driver {
             self.round.reporter.report(&handler.name, &diagnostic.with_help(help));
             return ToolError::new(ToolErrorCode::TooLarge, message).into();
         }
-        let requests = self.questions.into_values().flatten();
-        let requests = requests.fold(InputRequests::default(), |all, (key, request)| all.with(key, request));
+        // The host runs the handler again when the first one is due, if it can.
+        let timers = self.in_flight.values().filter_map(|effect| effect.timer_due_ms);
+        let wake_at_ms = timers.chain(self.questions.values().filter_map(|one| one.wake_at_ms)).min();
+        let requests = self.questions.into_values().flat_map(|questions| questions.requests);
+        let requests = requests.fold(InputRequests::default(), |all, (key, request)| {
+            match key == CLIENT_ROOTS_KEY && all.contains_key(&key) {
+                true => all,
+                false => all.with(key, request),
+            }
+        });
         if let Some(key) = requests.repeated_key() {
             let handler = &self.round.handler;
             let diagnostic = handler.program.locate(format!("two questions have the key `{key}`"), "");
@@ -361,7 +406,7 @@ impl Driver {
             return CallError::Internal { detail: format!("two questions have the key `{key}`") }.into();
         }
         let requests = if self.asks_for_consent { requests.as_consent() } else { requests };
-        Outcome::InputRequired(requests.with_memo(memo))
+        Outcome::InputRequired(requests.with_memo(memo).with_wake_at_ms(wake_at_ms))
     }
 
     fn finish(self, end: End) -> Outcome {

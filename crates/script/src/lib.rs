@@ -30,8 +30,8 @@ pub use bundle::{
 };
 pub use diagnostic::{Diagnostic, DiagnosticSink, Severity};
 pub use effects::{
-    Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest, HttpResponse, Network,
-    NetworkFuture, Permissions,
+    ClientRootAccess, Collections, EffectFailure, EffectFuture, FileRoot, HostRule, HttpRequest,
+    HttpResponse, Network, NetworkFuture, Permissions,
 };
 pub use engine::{Engine, EngineLimits, Isolation, run_script_worker_if_requested};
 pub use provider::{ReloadReport, ScriptProvider, ScriptServices};

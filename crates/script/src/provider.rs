@@ -30,7 +30,7 @@ pub struct ScriptServices {
 
 /// Serves the tools and prompts of a folder that are code, and answers resources for whoever lists them.
 pub struct ScriptProvider {
-    granted: RwLock<Granted>,
+    granted: RwLock<Arc<Granted>>,
     reporter: Arc<Reporter>,
     served: RwLock<Arc<Served>>,
 }
@@ -104,7 +104,7 @@ impl ScriptProvider {
     pub fn new(engine: Arc<Engine>, bundle: &Bundle, services: ScriptServices) -> Self {
         let ScriptServices { permissions, network, collections, diagnostics } = services;
         Self {
-            granted: RwLock::new(Granted::new(engine, permissions, network, collections)),
+            granted: RwLock::new(Arc::new(Granted::new(engine, permissions, network, collections))),
             reporter: Arc::new(Reporter { sink: diagnostics, listener: Mutex::default() }),
             served: RwLock::new(Arc::new(Served::new(bundle))),
         }
@@ -113,16 +113,17 @@ impl ScriptProvider {
     /// Replaces what calls that begin from now on may reach.
     pub fn set_permissions(&self, permissions: Permissions, network: Option<Arc<dyn Network>>) {
         let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
-        let (engine, collections) = (granted.engine.clone(), granted.services.collections.take());
-        *granted = Granted::new(engine, permissions, network, collections);
+        let (engine, collections) = (granted.engine.clone(), granted.services.collections.clone());
+        *granted = Arc::new(Granted::new(engine, permissions, network, collections));
     }
 
     /// Runs calls that begin from now on elsewhere.
     pub fn set_engine(&self, engine: Arc<Engine>) {
-        self.granted.write().unwrap_or_else(PoisonError::into_inner).engine = engine;
+        let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        *granted = Arc::new(Granted { engine, ..Granted::clone(&granted) });
     }
 
-    fn granted(&self) -> Granted {
+    fn granted(&self) -> Arc<Granted> {
         self.granted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -202,19 +203,20 @@ impl ScriptProvider {
             true => describe_request(handler, name, call, cx).to_string().into(),
             false => "null".into(),
         };
-        let Granted { engine, services, values } = self.granted();
+        let granted = self.granted();
         if handler.may_be_quick() && cx.journal.round == 0 && cx.journal.memo().is_none() {
             let call = QuickCall {
                 arguments,
                 request: &request,
                 platform: cx.platform,
-                values: &values,
-                capabilities: results::capability_names(cx.caller.capabilities),
+                values: &granted.values,
+                capabilities: cx.caller.capabilities,
             };
-            if let Some(outcome) = self.run_quickly(&engine, handler, &call, cx) {
+            if let Some(outcome) = self.run_quickly(&granted.engine, handler, &call, cx) {
                 return Run::Now(outcome);
             }
         }
+        let Granted { engine, services, values } = Granted::clone(&granted);
         let round = Round {
             engine,
             request: request.into_owned(),
@@ -227,6 +229,7 @@ impl ScriptProvider {
             events: cx.events.clone(),
             answers: cx.journal.clone(),
             tools: cx.tools.shared(),
+            is_local: cx.address.is_none(),
             arguments: arguments.to_owned(),
         };
         if handler.detaches_at_once() {
@@ -295,7 +298,7 @@ impl ScriptProvider {
                 Run::now(CallResult::Completion(CompletionResult::from_values(fitting)))
             }
             CompletionValues::Field { collection, field } => {
-                let Some(collections) = self.granted().services.collections else {
+                let Some(collections) = self.granted().services.collections.clone() else {
                     let detail =
                         format!("`{name}` completes from `{collection}`, but there are no collections");
                     return Run::now(CallError::Internal { detail });

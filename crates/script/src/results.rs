@@ -2,8 +2,6 @@
 
 mod documents;
 
-use std::sync::Arc;
-
 use contract::CompiledSchema;
 use json::{Json, write};
 use spile_core::{
@@ -26,14 +24,19 @@ const CAPABILITIES: [(&str, ClientCapabilities); 7] = [
     ("tasks", ClientCapabilities::TASKS),
 ];
 
-pub(crate) fn capability_names(capabilities: ClientCapabilities) -> Arc<[&'static str]> {
+/// The capability that scripts know by this name.
+pub(crate) fn capability(name: &str) -> Option<ClientCapabilities> {
+    CAPABILITIES.iter().find(|(known, _)| *known == name).map(|(_, capability)| *capability)
+}
+
+pub(crate) fn capability_names(capabilities: ClientCapabilities) -> Vec<&'static str> {
     CAPABILITIES.iter().filter(|(_, bit)| capabilities.has(*bit)).map(|(name, _)| *name).collect()
 }
 
-/// The same names as texts of ours; unknown ones are left out.
-pub(crate) fn static_capability_names(names: &[String]) -> Arc<[&'static str]> {
-    let known = CAPABILITIES.iter().map(|(name, _)| *name);
-    known.filter(|known| names.iter().any(|name| name == known)).collect()
+/// The same set again; unknown names are left out.
+pub(crate) fn capabilities_of_names(names: &[String]) -> ClientCapabilities {
+    let known = names.iter().filter_map(|name| capability(name));
+    known.fold(ClientCapabilities::NONE, ClientCapabilities::with)
 }
 
 /// How a call ends for its caller. The author hears of everything that is their fault.
@@ -239,10 +242,8 @@ fn check_block(block: json::Node<'_>) -> Result<(), String> {
 fn thrown_outcome(handler: &Handler, reporter: &Reporter, thrown: Thrown) -> Outcome {
     let (name, noun) = (&handler.name, handler.kind.noun());
     if let Some(missing) = &thrown.missing {
-        let capability = CAPABILITIES.iter().find(|(name, _)| name == missing);
-        return Outcome::Failed(CallError::MissingCapability(
-            capability.map_or(ClientCapabilities::NONE, |(_, capability)| *capability),
-        ));
+        let capability = capability(missing).unwrap_or(ClientCapabilities::NONE);
+        return Outcome::Failed(CallError::MissingCapability(capability));
     }
     if let Some(code) = thrown.code.filter(|_| thrown.class == "McpError") {
         let data = thrown.data.as_deref().and_then(|data| Json::parse(data).ok());

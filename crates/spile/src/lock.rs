@@ -73,8 +73,9 @@ impl LockState {
     pub(crate) fn apply_version<'t>(
         project: &Project,
         contract: &mut Contract,
-        author_tools: impl IntoIterator<Item = &'t Tool>,
+        author_tools: impl IntoIterator<Item = &'t Tool> + Clone,
     ) -> Self {
+        contract.version = contract::compile::unlocked_version(contract, author_tools.clone());
         let Some(file) = lock_path(project) else { return Self::Unlocked };
         let lock = match read_lock(&file) {
             Ok(Some(lock)) => lock,

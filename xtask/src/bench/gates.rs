@@ -95,10 +95,16 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
             cpu("http spile code m26 call", "http floor"),
         ),
         gate(
-            "call of a TypeScript tool, the TypeScript SDK's CPU over ours",
+            "call of a TypeScript tool with a session, the TypeScript SDK's CPU over ours",
             AtLeast(12.0),
             "x",
             cpu("http ts-sdk s25 call", "http spile code s25 call"),
+        ),
+        gate(
+            "call of a TypeScript tool, the CPU of the TypeScript SDK, version 2, over ours",
+            AtLeast(12.0),
+            "x",
+            cpu("http ts-sdk-2 m26 call", "http spile code m26 call"),
         ),
         gate(
             "stdio pipelined, rmcp's CPU over ours",

@@ -38,6 +38,8 @@ pub enum Peer {
     SpileCode,
     /// The same tool on the TypeScript SDK, version 1, in Node.
     TypescriptSdk,
+    /// The same on version 2, which knows 2026-07-28.
+    TypescriptSdk2,
     Rmcp,
     /// rmcp on its usual stdio transport instead of the tuned one; the same as [`Peer::Rmcp`] on HTTP.
     RmcpPlain,
@@ -57,6 +59,7 @@ impl Peer {
             Peer::SpileSqlite => "spile sqlite",
             Peer::SpileCode => "spile code",
             Peer::TypescriptSdk => "ts-sdk",
+            Peer::TypescriptSdk2 => "ts-sdk-2",
             Peer::Rmcp => "rmcp",
             Peer::RmcpPlain => "rmcp-plain",
             Peer::RmcpCsv => "rmcp csv",
@@ -88,7 +91,7 @@ impl Peer {
     }
 
     fn is_bench_peer(self) -> bool {
-        !matches!(self, Peer::Spile | Peer::TypescriptSdk) && !self.is_product()
+        !matches!(self, Peer::Spile | Peer::TypescriptSdk | Peer::TypescriptSdk2) && !self.is_product()
     }
 
     /// The file it serves, if it serves one.
@@ -101,6 +104,7 @@ impl Peer {
             | Peer::Spile
             | Peer::SpileCode
             | Peer::TypescriptSdk
+            | Peer::TypescriptSdk2
             | Peer::Rmcp
             | Peer::RmcpPlain => None,
         }
@@ -119,6 +123,7 @@ impl Peer {
                 vec![program("spile"), "serve".into(), binaries.data.join(CODE_FOLDER), "--no-page".into()]
             }
             Peer::TypescriptSdk => vec![binaries.node.clone(), binaries.data.join(TYPESCRIPT_SERVER)],
+            Peer::TypescriptSdk2 => vec![binaries.node.clone(), binaries.data.join(TYPESCRIPT_2_SERVER)],
             Peer::Rmcp | Peer::RmcpPlain => vec![program("peer-rmcp")],
             Peer::RmcpCsv => vec![program("peer-rmcp"), "--csv".into(), file],
             Peer::RmcpSqlite => vec![program("peer-rmcp"), "--sqlite".into(), file],
@@ -138,7 +143,8 @@ impl Peer {
             | Peer::SpileCsv
             | Peer::SpileSqlite
             | Peer::SpileCode
-            | Peer::TypescriptSdk => {}
+            | Peer::TypescriptSdk
+            | Peer::TypescriptSdk2 => {}
         }
         command
     }
@@ -153,15 +159,18 @@ impl Peer {
             | Peer::SpileCsv
             | Peer::SpileSqlite
             | Peer::SpileCode
-            | Peer::TypescriptSdk => {}
+            | Peer::TypescriptSdk
+            | Peer::TypescriptSdk2 => {}
         }
         command
     }
 }
 
-/// The folder with the tool in TypeScript, and the server with the same tool on the TypeScript SDK.
+/// The folder with the tool in TypeScript, and the servers with the same tool on the TypeScript SDKs: each in a folder of its
+/// own, because Node looks for packages beside the file that imports them.
 const CODE_FOLDER: &str = "code";
-const TYPESCRIPT_SERVER: &str = "peer_typescript.mjs";
+const TYPESCRIPT_SERVER: &str = "typescript-1/server.mjs";
+const TYPESCRIPT_2_SERVER: &str = "typescript-2/server.mjs";
 
 /// The release binaries of this workspace, and the data that they serve.
 pub struct Binaries {
@@ -193,11 +202,15 @@ impl Binaries {
         }
         if peers.contains(&Peer::TypescriptSdk) {
             let modules = cache.node_prefix().join("node_modules");
-            ensure!(modules.is_dir(), "the TypeScript SDK is not installed; run `cargo xtask setup`");
-            // Node looks for packages beside the file that imports them.
-            std::os::unix::fs::symlink(modules, binaries.data.path().join("node_modules"))?;
-            let server = binaries.data.path().join(TYPESCRIPT_SERVER);
-            std::fs::write(server, include_str!("peer_typescript.mjs"))?;
+            binaries.write_node_server(TYPESCRIPT_SERVER, include_str!("peer_typescript.mjs"), &modules)?;
+        }
+        if peers.contains(&Peer::TypescriptSdk2) {
+            let modules = cache.typescript_2_servers().join("node_modules");
+            binaries.write_node_server(
+                TYPESCRIPT_2_SERVER,
+                include_str!("peer_typescript_2.mjs"),
+                &modules,
+            )?;
         }
         if needs_data {
             binaries.make_data(&["customers", &binaries.data.path().display().to_string()])?;
@@ -220,6 +233,16 @@ impl Binaries {
         let tools = self.data.path().join(CODE_FOLDER).join("tools");
         std::fs::create_dir_all(&tools)?;
         Ok(std::fs::write(tools.join("lookup_customer.ts"), include_str!("peer_tool.ts"))?)
+    }
+
+    /// A server for Node, beside the packages that it imports.
+    fn write_node_server(&self, path: &str, source: &str, modules: &Path) -> anyhow::Result<()> {
+        ensure!(modules.is_dir(), "the TypeScript SDKs are not installed; run `cargo xtask setup`");
+        let server = self.data.path().join(path);
+        let folder = server.parent().context("a server is in a folder of its own")?;
+        std::fs::create_dir_all(folder)?;
+        std::os::unix::fs::symlink(modules, folder.join("node_modules"))?;
+        Ok(std::fs::write(server, source)?)
     }
 
     pub fn path(&self, name: &str) -> String {

@@ -30,7 +30,7 @@ const fn http_row(peer: Peer, dress: Protocol, work: Operation) -> TimedRow {
 }
 
 // The floors get the request that we get, with its headers and its `_meta`: whoever answers it has to read it.
-pub const HTTP: [TimedRow; 17] = [
+pub const HTTP: [TimedRow; 18] = [
     http_row(Peer::Floor, Protocol::M26, Operation::Call),
     http_row(Peer::RawFloor, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::M26, Operation::Call),
@@ -42,6 +42,7 @@ pub const HTTP: [TimedRow; 17] = [
     http_row(Peer::SpileCode, Protocol::M26, Operation::Call),
     http_row(Peer::SpileCode, Protocol::S25, Operation::Call),
     http_row(Peer::TypescriptSdk, Protocol::S25, Operation::Call),
+    http_row(Peer::TypescriptSdk2, Protocol::M26, Operation::Call),
     http_row(Peer::Rmcp, Protocol::M26, Operation::Call),
     http_row(Peer::Rmcp, Protocol::J25, Operation::Call),
     http_row(Peer::Rmcp, Protocol::S25, Operation::Call),

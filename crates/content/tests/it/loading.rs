@@ -202,6 +202,7 @@ fn other_files_are_checked() {
         source: TemplateSource::Collection { collection: "c".into() },
         listed: true,
         completions: vec![("idd".into(), content::CompletionSource::Values(Vec::new()))],
+        location: None,
     };
     settings.templates = vec![template("t://{#id}"), template("t://{id}"), template("t://{id}")];
     let (loaded, diagnostics) = settings.load();

@@ -276,6 +276,7 @@ fn a_prompt_embeds_a_record() {
         source: TemplateSource::Collection { collection: "orders".into() },
         listed: true,
         completions: Vec::new(),
+        location: None,
     }];
     let server = TestServer::new(load_clean(&settings), Arc::new(TestBackend));
     insta::assert_snapshot!(

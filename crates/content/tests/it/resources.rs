@@ -186,6 +186,7 @@ fn template(uri_template: &str, source: TemplateSource) -> TemplateSettings {
             "id".into(),
             CompletionSource::Collection { collection: "orders".into(), field: "id".into() },
         )],
+        location: None,
     }
 }
 

@@ -183,7 +183,7 @@ fn build_contract(
         identities,
         roles: None,
     };
-    contract.version = format!("0+{}", fingerprint(&contract));
+    contract.version = unlocked_version(&contract, []);
     contract
 }
 
@@ -333,15 +333,25 @@ fn suggest<'k>(name: &str, what: &str, known: impl Iterator<Item = &'k str> + Cl
 
 /// Identifies the tools as clients see them, in their order. Excludes what depends on the data alone: the current values
 /// of columns.
-fn fingerprint(contract: &Contract) -> String {
+/// The version of a server without a lock file: `0+` and a hash of the interface of its tools. `other_tools` are those of other
+/// providers, such as the code of the folder.
+pub fn unlocked_version<'t>(
+    contract: &Contract,
+    other_tools: impl IntoIterator<Item = &'t spile_core::Tool>,
+) -> String {
     let interface = ContractInterface::from_contract(contract);
     let mut context = digest::Context::new(&digest::SHA256);
-    for tool in &contract.tools {
-        let hash = interface.tools.get(&tool.name).map(ToolInterface::hash).unwrap_or_default();
-        for piece in [&tool.name, &hash] {
+    let mut add = |name: &str, hash: &str| {
+        for piece in [name, hash] {
             context.update(&(piece.len() as u64).to_be_bytes());
             context.update(piece.as_bytes());
         }
+    };
+    for tool in &contract.tools {
+        add(&tool.name, &interface.tools.get(&tool.name).map(ToolInterface::hash).unwrap_or_default());
     }
-    hex(&context.finish().as_ref()[..4])
+    for (name, tool) in &ContractInterface::default().with_tools(other_tools).tools {
+        add(name, &tool.hash());
+    }
+    format!("0+{}", hex(&context.finish().as_ref()[..4]))
 }

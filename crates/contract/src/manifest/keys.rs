@@ -81,6 +81,8 @@ pub enum ValueType {
     JsonTemplate,
     /// An array of names.
     Names,
+    /// An array of folders, or `{ roots = "client" }`.
+    Folders,
     /// An array of texts or of integers.
     Literals,
     /// A text, a number, `true` or `false`.

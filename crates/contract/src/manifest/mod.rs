@@ -92,14 +92,42 @@ pub struct Manifest {
 #[derive(Debug, Clone, Default)]
 pub struct Permissions {
     pub network: Vec<Located<String>>,
-    pub files: Vec<Located<String>>,
-    pub writable_files: Vec<Located<String>>,
+    pub files: DeclaredFolders,
+    pub writable_files: DeclaredFolders,
     pub env: Vec<Located<String>>,
     pub secrets: Vec<Located<String>>,
     /// Names of sources.
     pub sql: Vec<Located<String>>,
     /// Names of tools that may use `eval`.
     pub eval: Vec<Located<String>>,
+}
+
+/// Folders that code may use.
+#[derive(Debug, Clone)]
+pub enum DeclaredFolders {
+    /// Inside the folder of the manifest.
+    Named(Vec<Located<String>>),
+    /// The roots of the client.
+    ClientRoots,
+}
+
+impl DeclaredFolders {
+    pub fn named(&self) -> &[Located<String>] {
+        match self {
+            Self::Named(folders) => folders,
+            Self::ClientRoots => &[],
+        }
+    }
+
+    pub fn are_client_roots(&self) -> bool {
+        matches!(self, Self::ClientRoots)
+    }
+}
+
+impl Default for DeclaredFolders {
+    fn default() -> Self {
+        Self::Named(Vec::new())
+    }
 }
 
 #[derive(Debug, Clone, Default)]

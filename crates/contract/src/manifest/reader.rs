@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::keys::{
     COLLECTION, COLUMN_CHARS_MAX, Key, ROOT, SECTIONS, SQL_CHARS_MAX, Section, TextLength, ValueType,
 };
-use super::{FieldSelection, Literal, RateLimit, rate, variables};
+use super::{DeclaredFolders, FieldSelection, Literal, RateLimit, rate, variables};
 use crate::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use crate::nearest::did_you_mean;
 
@@ -458,6 +458,30 @@ impl<'e> ManifestReader<'e> {
         let ValueType::Names = key.value_type else { unreachable!("`{name}` is names") };
         let Some(entry) = entry else { return Vec::new() };
         self.distinct_texts(&entry, "an array of strings", COLUMN_CHARS_MAX).unwrap_or_default()
+    }
+
+    /// Folders; none if the key is missing.
+    pub(super) fn folders(&mut self, table: &mut TomlTable<'_>, name: &str) -> DeclaredFolders {
+        let (key, entry) = table.take(name);
+        let ValueType::Folders = key.value_type else { unreachable!("`{name}` is folders") };
+        let Some(entry) = entry else { return DeclaredFolders::default() };
+        let expected = "an array of folders, or `{ roots = \"client\" }`";
+        let DeValue::Table(choice) = entry.value.get_ref() else {
+            let texts = self.distinct_texts(&entry, expected, COLUMN_CHARS_MAX).unwrap_or_default();
+            return DeclaredFolders::Named(
+                texts.into_iter().map(|text| text.located(text.value.clone())).collect(),
+            );
+        };
+        let is_client = choice.len() == 1
+            && choice.iter().all(|(key, value)| {
+                key.get_ref() == "roots"
+                    && matches!(value.get_ref(), DeValue::String(text) if text == "client")
+            });
+        if is_client {
+            return DeclaredFolders::ClientRoots;
+        }
+        self.type_error(&entry, expected);
+        DeclaredFolders::default()
     }
 
     /// Distinct texts: an array, or a single one. Any of them may be empty.

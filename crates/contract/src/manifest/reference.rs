@@ -122,6 +122,7 @@ fn describe_value_type(key: &Key) -> String {
         ValueType::TextPairs => "texts by name".into(),
         ValueType::JsonTemplate => "any value".into(),
         ValueType::Names => "array of texts".into(),
+        ValueType::Folders => "array of folders, or `{ roots = \"client\" }`".into(),
         ValueType::Literals => "array of texts or of integers".into(),
         ValueType::Literal => "text, number, `true` or `false`".into(),
         ValueType::ClaimConditions => "`\"anyone\"`, or JSON pointers with values".into(),

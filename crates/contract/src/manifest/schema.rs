@@ -74,6 +74,15 @@ fn key_schema(key: &'static Key) -> Value {
         ValueType::TextPairs => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
         ValueType::JsonTemplate => json!({}),
         ValueType::Names => json!({ "type": "array", "items": { "type": "string", "minLength": 1 } }),
+        ValueType::Folders => json!({ "anyOf": [
+            { "type": "array", "items": { "type": "string", "minLength": 1 } },
+            {
+                "type": "object",
+                "properties": { "roots": { "enum": ["client"] } },
+                "required": ["roots"],
+                "additionalProperties": false,
+            },
+        ] }),
         ValueType::Literals => json!({
             "type": "array",
             "minItems": 1,

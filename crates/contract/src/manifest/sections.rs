@@ -75,12 +75,12 @@ fn parse_permissions(reader: &mut ManifestReader<'_>, root: &mut TomlTable<'_>) 
     let mut texts = |name| reader.names(t, name).into_iter().map(located_text).collect();
     let permissions = Permissions {
         network: texts("network"),
-        files: texts("files"),
-        writable_files: texts("writable_files"),
         env: texts("env"),
         secrets: texts("secrets"),
         sql: texts("sql"),
         eval: texts("eval"),
+        files: reader.folders(t, "files"),
+        writable_files: reader.folders(t, "writable_files"),
     };
     reader.finish(table);
     permissions

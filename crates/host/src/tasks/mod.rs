@@ -31,12 +31,15 @@ use spile_core::{
 use state::keyring::digest_parts;
 use tokio::sync::{Notify, watch};
 use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
 use wire::encode::{TaskSnapshot, TaskStatus};
 
 use crate::caller_key::network_of;
 use crate::connection_state::{ConnectionState, ReplyChannel};
+use crate::input_requests::{sleep_until_or_forever, wake_at};
 use crate::input_responses::{ExpectedResponse, explain_rejection};
 use crate::observer::{CallObservation, CallStatus};
+use crate::open_requests::{ClientGone, OpenRequests};
 use crate::pipeline::{
     CallJob, CallResponse, CallStage, execute_call, input_refused_error, invalid_response_error,
     next_registry,
@@ -503,44 +506,38 @@ impl Task {
         connection: &ConnectionState,
         events: &EventSink,
     ) -> TaskSnapshot {
+        // A request that the client answered is not sent again: after an invalid response it is open under a new key.
         let mut sent_keys: Vec<String> = Vec::new();
+        let mut open = OpenRequests::new(events.clone());
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let view = self.snapshot();
-            let TaskStatus::InputRequired(requests) = &view.status else {
-                if matches!(view.status, TaskStatus::Working) {
-                    changed.await;
-                    continue;
+            match &view.status {
+                TaskStatus::Working => {}
+                TaskStatus::InputRequired(requests) => {
+                    open.retain(|key| requests.contains_key(key));
+                    for (key, request) in requests.iter() {
+                        if !sent_keys.iter().any(|sent| sent == key) {
+                            open.send(connection, key, request, Some(&self.id));
+                            sent_keys.push(key.to_owned());
+                        }
+                    }
                 }
-                return view;
-            };
-            let mut waiting = Vec::new();
-            for (key, request) in requests.iter().filter(|(key, _)| !sent_keys.iter().any(|a| a == key)) {
-                let (id, response) = connection.new_request();
-                events.request_input(id, request.clone(), Some(&self.id));
-                waiting.push((key.to_owned(), response));
+                TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => return view,
             }
-            if waiting.is_empty() {
-                changed.await;
-            }
-            for (key, response) in waiting {
-                // The task may finish before the response arrives: cancelled, or answered through another request.
-                let response = tokio::select! {
-                    response = response => response,
-                    view = self.wait_until_done() => return view,
-                };
-                match response {
-                    // After an invalid response the request is open under a new key, and is sent in the next turn.
+            tokio::select! {
+                biased;
+                (key, response) = open.next_response() => match response {
                     Ok(Ok(response)) => {
-                        self.provide_input(server, vec![(key.clone(), response)]);
+                        self.provide_input(server, vec![(key, response)]);
                     }
                     Ok(Err(message)) => self.refuse_input(input_refused_error(&message)),
-                    // The client is gone; another request may wait for the task later.
-                    Err(_) => {}
-                }
-                sent_keys.push(key);
+                    // Another request may wait for the task later.
+                    Err(ClientGone) => {}
+                },
+                () = changed => {}
             }
         }
     }
@@ -571,35 +568,63 @@ impl Task {
         self.ttl_ms
     }
 
-    /// Opens input requests and waits until all are answered. Returns the journal with the answers.
+    /// Opens input requests and waits until all are answered, or until `wake_at_ms`. Those of an earlier round that are
+    /// still needed stay open. Returns the journal with the answers, if all are there.
     pub(crate) async fn request_input(
         &self,
         server: &Server,
         journal: &Journal,
         requests: &InputRequests,
+        wake_at_ms: Option<u64>,
     ) -> Result<Journal, ToolError> {
         let mut shown = InputRequests::default();
-        {
+        let has_changed = {
             let mut state = self.lock();
+            let TaskState { status, input_requests, used_keys, .. } = &mut *state;
+            let mut earlier = std::mem::take(input_requests);
+            let mut is_new = false;
             for (key, request) in requests.iter() {
-                let wire_key = new_wire_key(&mut state.used_keys, key);
-                state.input_requests.push(TaskInputRequest {
-                    wire_key: wire_key.clone(),
-                    journal_key: key.to_owned(),
-                    request: request.clone(),
-                    response: None,
-                });
-                shown = shown.with(wire_key, request.clone());
+                let asked = match earlier.iter().position(|one| one.journal_key == key) {
+                    Some(index) => earlier.swap_remove(index),
+                    None => {
+                        is_new = true;
+                        TaskInputRequest {
+                            wire_key: new_wire_key(used_keys, key),
+                            journal_key: key.to_owned(),
+                            request: request.clone(),
+                            response: None,
+                        }
+                    }
+                };
+                if asked.response.is_none() {
+                    // It may be shown already, with the reason why an answer was not accepted.
+                    let request = shown_request(status, &asked.wire_key).unwrap_or(request);
+                    shown = shown.with(asked.wire_key.clone(), request.clone());
+                }
+                input_requests.push(asked);
             }
             state.journal = journal.clone();
+            is_new || !earlier.is_empty()
+        };
+        // Nobody is told that a timer was due.
+        if has_changed {
+            let status =
+                if shown.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(shown) };
+            self.set_status(server, status);
         }
-        self.set_status(server, TaskStatus::InputRequired(shown));
         self.dirty_notify.notify_one();
-        self.collect_responses().await
+        self.collect_responses(wake_at(server, wake_at_ms)).await
     }
 
-    /// Waits until all open input requests are answered.
-    async fn collect_responses(&self) -> Result<Journal, ToolError> {
+    /// Whether the client was asked all of this already, and has not answered all of it.
+    pub(crate) fn is_waiting_for(&self, requests: &InputRequests) -> bool {
+        let state = self.lock();
+        let has_asked = |key: &str| state.input_requests.iter().any(|one| one.journal_key == key);
+        requests.iter().all(|(key, _)| has_asked(key))
+    }
+
+    /// Waits until all open input requests are answered, or until `wake_at`.
+    async fn collect_responses(&self, wake_at: Option<Instant>) -> Result<Journal, ToolError> {
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
@@ -621,7 +646,11 @@ impl Task {
                     return Ok(state.journal.clone());
                 }
             }
-            changed.await;
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = sleep_until_or_forever(wake_at) => return Ok(self.lock().journal.clone()),
+            }
         }
     }
 
@@ -651,6 +680,12 @@ impl Drop for Task {
     }
 }
 
+/// What the client sees of a request that is open.
+fn shown_request<'s>(status: &'s TaskStatus, wire_key: &str) -> Option<&'s InputRequest> {
+    let TaskStatus::InputRequired(shown) = status else { return None };
+    shown.iter().find(|(key, _)| *key == wire_key).map(|(_, request)| request)
+}
+
 /// A key that the task has not used yet: a client may take a second request with the same key for a repetition.
 fn new_wire_key(used_keys: &mut Vec<String>, key: &str) -> String {
     let mut wire_key = key.to_owned();
@@ -674,7 +709,7 @@ async fn run_to_completion(
     let unexpected = |what: &str| TaskStatus::Failed(CallError::Internal { detail: what.into() });
     // A task that is continued may still wait for answers.
     if let (None, CallStage::Task(task)) = (&work, &job.stage) {
-        match task.collect_responses().await {
+        match task.collect_responses(None).await {
             Ok(journal) => job.journal = journal,
             Err(error) => {
                 return TaskStatus::Completed(CallResult::Tool(ToolResult::from_tool_error(&error)));

@@ -224,7 +224,9 @@ impl<'a> Graph<'a> {
                 self.import_error(module, import, message)
                     .with_help("install it: `npm install` in the folder")
             }
-            _ => self.import_error(module, import, format!("cannot find `{specifier}`")),
+            _ => self
+                .import_error(module, import, format!("cannot find `{specifier}`"))
+                .with_help("the path is relative to this file; files of the folder are imported as `./name`"),
         }
     }
 

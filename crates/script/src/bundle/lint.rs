@@ -1,11 +1,13 @@
-//! Finds calls that cannot work here although they compile: `Intl`, and everything that needs it.
+//! Finds what cannot work here although it compiles: `Intl` and everything that needs it, and packages that make code from
+//! text.
 
 use oxc::allocator::Allocator;
-use oxc::ast::ast::{CallExpression, IdentifierReference};
+use oxc::ast::ast::{Argument, CallExpression, Expression, IdentifierReference, NewExpression};
 use oxc::ast_visit::{Visit, walk};
 use oxc::parser::Parser;
 use oxc::span::{SourceType, Span};
 
+use super::entries::Entry;
 use super::module::{Module, ModuleKind, package_name};
 use crate::diagnostic::Diagnostic;
 
@@ -55,5 +57,66 @@ impl<'a> Visit<'a> for LocaleUses {
             self.0.push((span, name.to_owned()));
         }
         walk::walk_call_expression(self, call);
+    }
+}
+
+/// Packages that work without it: they mention it where it is not used, or do something else when it is refused.
+const WORK_WITHOUT_EVAL: [&str; 3] = ["lodash", "lodash-es", "zod"];
+
+/// Checks whether a package makes code from text, which is refused unless the tool is named.
+pub(super) fn check_package(module: &Module, entry: &Entry, warnings: &mut Vec<Diagnostic>) {
+    let mentions = |word: &str| module.source.contains(word);
+    let Some(package) = package_name(&module.id) else { return };
+    if module.kind == ModuleKind::Json
+        || WORK_WITHOUT_EVAL.contains(&package)
+        || !(mentions("Function(") || mentions("eval("))
+    {
+        return;
+    }
+    let name = &entry.name;
+    let message =
+        format!("the package `{package}` makes code from text, which is refused while `{name}` runs");
+    // Once for each tool and package.
+    if warnings.iter().any(|warning| warning.message == message) {
+        return;
+    }
+    let Ok(source_type) = SourceType::from_path(&module.id) else { return };
+    let arena = Allocator::default();
+    let parsed = Parser::new(&arena, &module.source, source_type).parse();
+    let mut uses = EvalUses(None);
+    uses.visit_program(&parsed.program);
+    if let Some(span) = uses.0 {
+        let help = format!(
+            "if `{name}` needs that part of the package, permit it in spile.toml: `eval = [\"{name}\"]` below `[permissions]`"
+        );
+        let diagnostic = Diagnostic::warning(&module.id, message).with_help(help);
+        warnings.push(diagnostic.at_offset(&module.source, span.start as usize));
+    }
+}
+
+/// The first call of `Function` or `eval` with a text that is not written there: `Function("return this")` only finds the
+/// global object.
+struct EvalUses(Option<Span>);
+
+impl EvalUses {
+    fn see(&mut self, callee: &Expression<'_>, arguments: &[Argument<'_>], span: Span) {
+        let is_eval =
+            matches!(callee, Expression::Identifier(name) if name.name == "Function" || name.name == "eval");
+        let is_fixed = arguments.last().is_none_or(|last| matches!(last, Argument::StringLiteral(_)));
+        if is_eval && !is_fixed && self.0.is_none() {
+            self.0 = Some(span);
+        }
+    }
+}
+
+impl<'a> Visit<'a> for EvalUses {
+    fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
+        self.see(&call.callee, &call.arguments, call.span);
+        walk::walk_call_expression(self, call);
+    }
+
+    fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
+        self.see(&new.callee, &new.arguments, new.span);
+        walk::walk_new_expression(self, new);
     }
 }

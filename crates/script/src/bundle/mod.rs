@@ -350,6 +350,9 @@ impl Builder<'_> {
         let modules = self.graph.reachable(&[&entry.file, context.unwrap_or(&entry.file)]);
         for unit in modules.values() {
             lint::check(&unit.module, self.warnings);
+            if !allows_eval {
+                lint::check_package(&unit.module, entry, self.warnings);
+            }
         }
         Ok(Arc::new(Program::new(&entry.file, context, modules, allows_eval)?))
     }

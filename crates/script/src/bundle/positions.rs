@@ -26,9 +26,18 @@ impl SourceMap {
     }
 }
 
-/// QuickJS reports a call at its last argument. A call that is written over several lines is moved to where
-/// it begins.
-pub(crate) fn call_start(id: &str, source: &str, position: Position) -> Position {
+/// What a frame of a stack stands at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Where the error was made: perhaps a call, perhaps a part of one of its arguments.
+    Error,
+    /// The call of the frame above.
+    Call,
+}
+
+/// QuickJS reports a call at its last argument. The position is moved to the name of the called function; where it is not
+/// known to be a call, only if that is on an earlier line.
+pub(crate) fn call_start(id: &str, source: &str, position: Position, place: Place) -> Position {
     let (Some(offset), Ok(source_type)) = (position.to_offset(source), SourceType::from_path(id)) else {
         return position;
     };
@@ -39,7 +48,7 @@ pub(crate) fn call_start(id: &str, source: &str, position: Position) -> Position
     match innermost.start {
         Some(start) => {
             let start = Position::of_offset(source, start as usize);
-            if start.line < position.line { start } else { position }
+            if place == Place::Call || start.line < position.line { start } else { position }
         }
         None => position,
     }
@@ -84,7 +93,21 @@ impl<'a> Visit<'a> for InnermostCall {
 
 #[cfg(test)]
 mod tests {
-    use super::{Position, call_start};
+    use super::{Place, Position, call_start};
+
+    #[test]
+    fn a_call_of_another_frame_is_reported_at_its_name() {
+        let source = "const a = schema.parse(input, other(a));\nrun(() => a, b);\nlog(a);\n";
+        for (position, expected) in [
+            // `other` is the last argument of `parse`.
+            (Position { line: 1, column: 31 }, Position { line: 1, column: 18 }),
+            (Position { line: 1, column: 37 }, Position { line: 1, column: 31 }),
+            (Position { line: 2, column: 14 }, Position { line: 2, column: 1 }),
+            (Position { line: 1, column: 7 }, Position { line: 1, column: 7 }),
+        ] {
+            assert_eq!(call_start("a.ts", source, position, Place::Call), expected, "{position:?}");
+        }
+    }
 
     #[test]
     fn a_call_over_several_lines_is_reported_where_it_begins() {
@@ -97,7 +120,7 @@ mod tests {
             (Position { line: 6, column: 5 }, Position { line: 6, column: 5 }),
             (Position { line: 99, column: 1 }, Position { line: 99, column: 1 }),
         ] {
-            assert_eq!(call_start("a.ts", source, position), expected, "{position:?}");
+            assert_eq!(call_start("a.ts", source, position, Place::Error), expected, "{position:?}");
         }
     }
 }

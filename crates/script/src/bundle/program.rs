@@ -8,7 +8,7 @@ use ring::digest::{Context, SHA256};
 
 use super::graph::Unit;
 use super::module::{Module, ModuleKind};
-use super::positions::call_start;
+use super::positions::{Place, call_start};
 use crate::diagnostic::{Diagnostic, Position};
 use crate::engine::{CodeHash, Pace, ProgramCode};
 
@@ -137,11 +137,14 @@ impl Program {
     /// An error in the author's code, at the topmost position of `stack` that is in a file of the author; in
     /// a file of a package if there is none.
     pub(crate) fn locate(&self, message: String, stack: &str) -> Diagnostic {
-        let frames: Vec<_> = stack.lines().filter_map(|line| self.frame(line)).collect();
-        let own = frames.iter().find(|(module, _)| super::module::package_name(&module.id).is_none());
+        let frames = stack.lines().enumerate().filter_map(|(depth, line)| Some((depth, self.frame(line)?)));
+        let frames: Vec<_> = frames.collect();
+        let own = frames.iter().find(|(_, (module, _))| super::module::package_name(&module.id).is_none());
         match own.or(frames.first()) {
-            Some((module, position)) => {
-                let position = call_start(&module.id, &module.source, *position);
+            Some((depth, (module, position))) => {
+                // All frames but the first are calls of the frame above.
+                let place = if *depth == 0 { Place::Error } else { Place::Call };
+                let position = call_start(&module.id, &module.source, *position, place);
                 Diagnostic::error(&module.id, message).at(&module.source, position)
             }
             None => Diagnostic::error(self.entry(), message),

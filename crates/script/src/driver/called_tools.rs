@@ -11,7 +11,7 @@ use spile_core::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Done, Driver};
+use super::{Done, Driver, OpenQuestions};
 use crate::effects::Wanted;
 use crate::engine::IssuedEffect;
 use crate::journal::AskingTool;
@@ -96,7 +96,7 @@ impl Driver {
         let checkpoints = self.checkpoints_of(effect.number);
         journal.set_checkpoints(checkpoints.clone());
         let called = self.round.tools.call_tool(name, arguments, journal);
-        self.perform(effect.number, false, called_tool(called, wanted, checkpoints));
+        self.perform(effect.number, None, called_tool(called, wanted, checkpoints));
     }
 
     /// A called tool needs input: its questions become questions of this call.
@@ -109,9 +109,10 @@ impl Driver {
         // It asks these again: an earlier answer was not what it needs.
         let open_keys = asking.open_keys.clone();
         asking.answers.retain(|(key, _)| !open_keys.contains(key));
-        let questions =
+        let wake_at_ms = requests.wake_at_ms();
+        let requests =
             requests.iter().map(|(key, request)| (tool_question_key(number, key), request.clone()));
-        self.questions.insert(number, questions.collect());
+        self.questions.insert(number, OpenQuestions { requests: requests.collect(), wake_at_ms });
     }
 
     /// Where a called tool saves how far it came, if its caller is a task or may become one.

@@ -1,10 +1,10 @@
-//! `ctx.files`: only below declared folders. A path is walked part by part from an open folder, and no part
+//! `ctx.files`: only below declared folders, or below the roots of the client. A path is walked part by part from an open folder, and no part
 //! may be a symbolic link, so that nothing leads outside, whatever else changes meanwhile.
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -17,7 +17,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use serde_json::Value;
 
-use super::{EffectFailure, EffectFuture, Permissions};
+use super::{EffectFailure, EffectFuture, Permissions, Work};
 
 /// A folder that tools may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,19 @@ pub struct FileRoot {
     pub name: String,
     pub folder: PathBuf,
     pub can_write: bool,
+}
+
+/// What `ctx.files` may do below the roots of the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientRootAccess {
+    Read,
+    Write,
+}
+
+/// An operation on a file below the roots of the client, once they are known.
+pub(crate) struct ClientFileWork {
+    path: String,
+    operation: Operation,
 }
 
 const FILE_BYTES_MAX: usize = 8 << 20;
@@ -44,7 +57,7 @@ pub(super) fn plan(
     permissions: &Arc<Permissions>,
     operation: &str,
     value: &Value,
-) -> Result<EffectFuture, EffectFailure> {
+) -> Result<Work, EffectFailure> {
     let path = value["path"].as_str().unwrap_or_default().to_owned();
     let operation = match operation {
         "read" => Operation::Read,
@@ -60,19 +73,68 @@ pub(super) fn plan(
         }),
         _ => return Err(EffectFailure::new(format!("unknown file operation `{operation}`"))),
     };
-    let (root, parts) = find_root(permissions, &path)?;
-    if matches!(operation, Operation::Write(_) | Operation::Remove) && !root.can_write {
+    let changes = matches!(operation, Operation::Write(_) | Operation::Remove);
+    let read_only = || {
         let message = format!("files: `{path}` is in a folder that is declared for reading only");
-        return Err(EffectFailure::not_permitted(message));
+        EffectFailure::not_permitted(message)
+    };
+    match (find_root(permissions, &path), permissions.client_roots) {
+        (Ok((root, _)), _) if changes && !root.can_write => Err(read_only()),
+        (Ok((root, parts)), _) => {
+            Ok(Work::Future(perform_later(root.folder.clone(), parts, path, operation)))
+        }
+        (Err(refused), None) => Err(refused),
+        (Err(_), Some(ClientRootAccess::Read)) if changes => Err(read_only()),
+        (Err(_), Some(_)) => Ok(Work::ClientFile(ClientFileWork { path, operation })),
     }
-    let root = root.clone();
-    Ok(Box::pin(async move {
-        let work = move || perform(&root, &parts, &operation).map_err(|error| failure(&path, error));
+}
+
+impl ClientFileWork {
+    /// Begins the work with the client's answer to `roots/list`. A path that does not start with `/` is below the first root.
+    pub(crate) fn start(self, roots: &Value) -> Result<EffectFuture, EffectFailure> {
+        let refused = |reason: &str| {
+            EffectFailure::not_permitted(format!("files: `{}` {reason}", self.path.escape_debug()))
+        };
+        let uris = roots["roots"].as_array().into_iter().flatten().filter_map(|root| root["uri"].as_str());
+        let folders: Vec<PathBuf> = uris.filter_map(folder_of_uri).collect();
+        let Some(first) = folders.first() else {
+            return Err(refused("cannot be read: the client has no roots that are folders"));
+        };
+        let path = match self.path.starts_with("file:") {
+            true => folder_of_uri(&self.path).ok_or_else(|| refused("is not a file URI of this machine"))?,
+            // An absolute path replaces the root.
+            false => first.join(&self.path),
+        };
+        let is_plain =
+            path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+        if !is_plain || self.path.contains('\0') {
+            return Err(refused("leads out of its folder"));
+        }
+        // The most specific root.
+        let within = folders.iter().filter_map(|root| Some((root, path.strip_prefix(root).ok()?)));
+        let Some((root, rest)) = within.min_by_key(|(_, rest)| rest.components().count()) else {
+            return Err(refused("is not below a root of the client"));
+        };
+        let parts = rest.components().map(|part| part.as_os_str().to_str().map(str::to_owned));
+        let parts = parts.collect::<Option<_>>().ok_or_else(|| refused("is not UTF-8"))?;
+        Ok(perform_later(root.clone(), parts, self.path, self.operation))
+    }
+}
+
+/// The folder of a `file:` URI of this machine, without `..`.
+fn folder_of_uri(uri: &str) -> Option<PathBuf> {
+    let url = url::Url::parse(uri).ok().filter(|url| url.scheme() == "file")?;
+    url.to_file_path().ok()
+}
+
+fn perform_later(folder: PathBuf, parts: Vec<String>, path: String, operation: Operation) -> EffectFuture {
+    Box::pin(async move {
+        let work = move || perform(&folder, &parts, &operation).map_err(|error| failure(&path, error));
         // Only a panic in `perform` makes the join fail.
         tokio::task::spawn_blocking(work)
             .await
             .unwrap_or_else(|_| Err(EffectFailure::new("files: internal error")))
-    }))
+    })
 }
 
 /// The declared folder of a path, and the parts below it.
@@ -142,10 +204,10 @@ fn failure(path: &str, error: FileError) -> EffectFailure {
 const FOLDER_FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-fn perform(root: &FileRoot, parts: &[String], operation: &Operation) -> Result<Json, FileError> {
+fn perform(root: &Path, parts: &[String], operation: &Operation) -> Result<Json, FileError> {
     // The declared folder itself may be a link: its operator chose it.
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let mut folder: OwnedFd = openat(CWD, &root.folder, flags, Mode::empty())?;
+    let mut folder: OwnedFd = openat(CWD, root, flags, Mode::empty())?;
     let empty = || Json::object(|_| ());
     let Some((name, parents)) = parts.split_last() else {
         return match operation {

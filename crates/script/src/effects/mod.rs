@@ -18,7 +18,8 @@ use serde_json::Value;
 use spile_core::{Caller, InputRequest};
 
 pub use fetch::{HostRule, HttpRequest, HttpResponse, Network, NetworkFuture};
-pub use files::FileRoot;
+pub(crate) use files::ClientFileWork;
+pub use files::{ClientRootAccess, FileRoot};
 
 /// What tools of a folder may do. Nothing is permitted by default.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +28,8 @@ pub struct Permissions {
     pub network: Vec<HostRule>,
     /// Folders that `ctx.files` may use.
     pub files: Vec<FileRoot>,
+    /// Whether `ctx.files` also uses the roots of the client.
+    pub client_roots: Option<ClientRootAccess>,
     /// Environment variables by declared name; `None` is declared but not set.
     pub env: BTreeMap<String, Option<String>>,
     pub secrets: BTreeMap<String, Option<String>>,
@@ -108,6 +111,8 @@ pub(crate) enum Work {
         arguments: Json,
         wanted: Wanted,
     },
+    /// A file below the roots of the client, which must be asked for them first.
+    ClientFile(ClientFileWork),
     /// From here on the call may be a task.
     Detach,
 }
@@ -166,7 +171,7 @@ pub(crate) fn plan(
             Work::Future(collections.sql(caller, source, parts, values))
         }
         _ => match kind.strip_prefix("files.") {
-            Some(operation) => Work::Future(files::plan(permissions, operation, &value)?),
+            Some(operation) => files::plan(permissions, operation, &value)?,
             None => return Err(EffectFailure::new(format!("unknown effect `{kind}`"))),
         },
     };

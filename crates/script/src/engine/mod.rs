@@ -41,6 +41,7 @@ pub use threads::Engine;
 pub(crate) use threads::Session;
 
 use serde::{Deserialize, Serialize};
+use spile_core::ClientCapabilities;
 
 use crate::journal::{Completion, EffectJournal};
 
@@ -120,8 +121,7 @@ pub(crate) struct Start {
     pub(crate) journal: Arc<EffectJournal>,
     pub(crate) values: Arc<Values>,
     pub(crate) pace: Arc<Pace>,
-    /// The client's capabilities, by name.
-    pub(crate) capabilities: Arc<[&'static str]>,
+    pub(crate) capabilities: ClientCapabilities,
 }
 
 /// The settings that a tool may read, by declared name. `None` is declared but not set.

@@ -19,7 +19,7 @@ use rquickjs::{
     CatchResultExt, CaughtError, Context, Ctx, Error, Function, Module, Object, Persistent, Promise, Runtime,
     Value,
 };
-use spile_core::Platform;
+use spile_core::{ClientCapabilities, Platform};
 
 use self::host_functions::{CallState, Replay, Shared, host_object};
 use super::prelude;
@@ -51,7 +51,7 @@ pub(crate) struct QuickCall<'a> {
     pub(crate) request: &'a str,
     pub(crate) platform: &'a Arc<dyn Platform>,
     pub(crate) values: &'a Arc<Values>,
-    pub(crate) capabilities: Arc<[&'static str]>,
+    pub(crate) capabilities: ClientCapabilities,
 }
 
 /// How often the interpreter may ask, each time after 10,000 jumps and calls, while it runs a quick call: a
@@ -256,7 +256,7 @@ impl Sandbox {
                     next_completion: 0,
                 },
                 values: start.values.clone(),
-                capabilities: start.capabilities.clone(),
+                capabilities: start.capabilities,
                 ..CallState::default()
             },
         );
@@ -281,7 +281,7 @@ impl Sandbox {
                 now_ms,
                 started_ms: now_ms,
                 values: call.values.clone(),
-                capabilities: call.capabilities.clone(),
+                capabilities: call.capabilities,
                 ..CallState::default()
             },
         );

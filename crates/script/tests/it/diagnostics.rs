@@ -1,5 +1,7 @@
 //! What authors read when their code is wrong: in `check`, and when a call fails.
 
+use script::{Bundle, BundleOptions};
+
 use crate::harness::{App, build, folder, problems};
 
 #[test]
@@ -193,4 +195,49 @@ export default async (args: { how: string }, ctx: any) => {
         seen += &format!("## {how}\nclient: {text}\nauthor: {}\n\n", app.reports.take().join("\n"));
     }
     insta::assert_snapshot!("failing_calls", seen);
+}
+
+/// The author can only change their own file.
+#[tokio::test]
+async fn an_error_deep_in_a_package_is_reported_where_the_author_calls_it() {
+    let folder = folder(&[
+        ("node_modules/deep/package.json", r#"{"name":"deep","type":"module","main":"index.js"}"#),
+        (
+            "node_modules/deep/index.js",
+            "export const deep = (n, what) => { if (n === 0) throw new TypeError(what); return deep(n - 1, what) + 1; };\n",
+        ),
+        (
+            "tools/t.ts",
+            "import { deep } from 'deep';\n\nexport default ({ n }: { n: number }) => {\n  const got = deep(n, 'too deep');\n  return got;\n};\n",
+        ),
+    ]);
+    let app = App::new(folder.path());
+    for n in [0, 1, 30] {
+        app.call("t", &format!(r#"{{"n":{n}}}"#)).await;
+        let reports = app.reports.take().join("\n");
+        assert!(reports.contains("tools/t.ts:4:15: TypeError: too deep"), "{n}: {reports}");
+    }
+}
+
+#[test]
+fn a_package_that_makes_code_from_text_is_named_with_the_tools_that_use_it() {
+    let folder = folder(&[
+        ("node_modules/maker/package.json", r#"{"name":"maker","type":"module","main":"index.js"}"#),
+        (
+            "node_modules/maker/index.js",
+            "const root = Function(\"return this\")();\nexport const make = (text) => new Function(\"x\", text);\n",
+        ),
+        ("node_modules/finder/package.json", r#"{"name":"finder","type":"module","main":"index.js"}"#),
+        ("node_modules/finder/index.js", "export const root = () => Function('return this')();\n"),
+        ("tools/plain.ts", "import { root } from 'finder'; export default () => typeof root;"),
+        ("tools/made.ts", "import { make } from 'maker'; export default () => make('return x')(1);"),
+        ("tools/named.ts", "import { make } from 'maker'; export default () => make('return x')(1);"),
+    ]);
+    let options = BundleOptions { eval_tools: ["named".to_owned()].into(), ..BundleOptions::default() };
+    let bundle = Bundle::build(folder.path(), &options);
+    let warnings: Vec<String> = bundle.warnings.iter().map(ToString::to_string).collect();
+    let [warning] = &warnings[..] else { panic!("one warning: {warnings:#?}") };
+    for part in ["node_modules/maker/index.js:2:31", "the package `maker`", "`eval = [\"made\"]`"] {
+        assert!(warning.contains(part), "{part}: {warning}");
+    }
 }

@@ -85,6 +85,7 @@ fn app(body: &str) -> (App, tempfile::TempDir, Arc<FakeNetwork>) {
             .filter_map(|host| HostRule::parse(host))
             .collect(),
         files: vec![root("data", false), root("data/out", true)],
+        client_roots: None,
         env: BTreeMap::from([("REGION".into(), Some("eu".into())), ("UNSET".into(), None)]),
         secrets: BTreeMap::from([("KEY".into(), Some("k1".into())), ("GONE".into(), None)]),
         sql: vec!["shop".into()],

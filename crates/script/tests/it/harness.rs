@@ -180,6 +180,15 @@ impl App {
         }
     }
 
+    /// The same from an address of the network.
+    pub async fn call_from(&self, address: &str, tool: &str, arguments: &str) -> Value {
+        let address = Some(address.parse().expect("an address"));
+        let caller = CallerIdentity { address, ..ANONYMOUS };
+        let body = finish(dispatch_by(&self.server, &stateless_call(tool, arguments, ""), &caller)).await;
+        let value: Value = serde_json::from_slice(&body).expect("JSON");
+        value.get("result").unwrap_or(&value["error"]).clone()
+    }
+
     /// The same as one principal.
     pub async fn call_by(&self, principal: Principal, tool: &str, arguments: &str, params: &str) -> Value {
         let body = finish(dispatch(&self.server, &stateless_call(tool, arguments, params), principal)).await;
@@ -258,14 +267,17 @@ fn stateless_call(tool: &str, arguments: &str, params: &str) -> String {
 }
 
 fn dispatch(server: &Arc<Server>, message: &str, principal: Principal) -> PendingResponse {
+    dispatch_by(server, message, &CallerIdentity { principal, ..ANONYMOUS })
+}
+
+fn dispatch_by(server: &Arc<Server>, message: &str, caller: &CallerIdentity) -> PendingResponse {
     let peer = Peer::from_version(Version::V2025_11_25);
     let Decoded::Request(request) =
         server.decode(message.as_bytes().to_vec(), MessageContext::Pipe(Some(peer)), &server.snapshot())
     else {
         panic!("a request: {message}")
     };
-    let identity = CallerIdentity { principal, ..ANONYMOUS };
-    match server.dispatch(request, &identity, ReplyChannel::NoSession, server.snapshot()) {
+    match server.dispatch(request, caller, ReplyChannel::NoSession, server.snapshot()) {
         Dispatched::Call(in_flight) => PendingResponse::Single(in_flight),
         _ => panic!("a call"),
     }
@@ -299,15 +311,32 @@ pub struct PipeClient {
     server: Arc<Server>,
     connection: Arc<ConnectionState>,
     pub notifications: Mutex<Vec<Value>>,
+    /// What it was asked.
+    pub requests: Mutex<Vec<Value>>,
 }
 
 impl PipeClient {
     pub fn new(app: &App) -> Self {
         let server = app.server.clone();
-        Self { connection: server.open_pipe(), server, notifications: Mutex::default() }
+        Self {
+            connection: server.open_pipe(),
+            server,
+            notifications: Mutex::default(),
+            requests: Mutex::default(),
+        }
     }
 
     pub async fn call(&self, tool: &str, arguments: &str, answer: impl Fn(&Value) -> Value) -> Value {
+        self.call_answering(tool, arguments, |message| message.get("id").map(|_| answer(message))).await
+    }
+
+    /// The same for a client that answers the last request when it sees fit: at a request or at a notification, or never.
+    pub async fn call_answering(
+        &self,
+        tool: &str,
+        arguments: &str,
+        answer: impl Fn(&Value) -> Option<Value>,
+    ) -> Value {
         let capabilities = ClientCapabilities::ELICITATION_FORM
             .with(ClientCapabilities::ELICITATION_URL)
             .with(ClientCapabilities::SAMPLING)
@@ -338,15 +367,24 @@ impl PipeClient {
                 }
                 OutgoingMessage::Request(body) => {
                     let request: Value = serde_json::from_slice(&body).expect("JSON");
-                    let response = Json::parse(&answer(&request).to_string()).expect("JSON");
-                    self.connection.deliver_response(request["id"].as_u64(), Ok(response));
+                    let response = answer(&request);
+                    self.requests.lock().expect("no panic before").push(request);
+                    self.respond_to_last(response);
                 }
                 OutgoingMessage::Notification(body) => {
                     let notification = serde_json::from_slice(&body).expect("JSON");
+                    self.respond_to_last(answer(&notification));
                     self.notifications.lock().expect("no panic before").push(notification);
                 }
                 OutgoingMessage::Pause { .. } => {}
             }
         }
+    }
+
+    fn respond_to_last(&self, response: Option<Value>) {
+        let Some(response) = response else { return };
+        let id = self.requests.lock().expect("no panic before").last().and_then(|last| last["id"].as_u64());
+        let response = Json::parse(&response.to_string()).expect("JSON");
+        self.connection.deliver_response(id, Ok(response));
     }
 }

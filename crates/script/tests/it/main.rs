@@ -10,6 +10,7 @@ mod harness;
 mod packages;
 mod process;
 mod quick;
+mod raced;
 mod replay;
 mod returned;
 mod rounds;

@@ -18,6 +18,8 @@ enum Step {
     Refused,
     Ask(u8),
     Sample(u8),
+    /// A question with a timeout that is never reached.
+    AskWithTimeout(u8),
     /// Another tool, which makes a request and asks.
     Tool(u8),
     Random,
@@ -36,6 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Refused),
         3 => (0_u8..3).prop_map(Step::Ask),
         1 => (0_u8..3).prop_map(Step::Sample),
+        1 => (0_u8..3).prop_map(Step::AskWithTimeout),
         2 => (0_u8..3).prop_map(Step::Tool),
         1 => Just(Step::Random),
         1 => Just(Step::Clock),
@@ -67,6 +70,9 @@ impl Step {
             Self::Refused => "await ctx.fetch('https://undeclared.example/').catch((e) => e.name)".into(),
             Self::Ask(n) => format!("(await ctx.elicit('k{n}', form('m{n}'))).content.value"),
             Self::Sample(n) => format!("(await ctx.sample('s{n}', 'p')).content.text"),
+            Self::AskWithTimeout(n) => format!(
+                "(await Promise.race([ctx.elicit('t{n}', form('t{n}')), ctx.sleep(600000)])).content.value"
+            ),
             Self::Tool(n) => format!("(await ctx.tool('nested', {{ n: {n} }})).content[0].text"),
             // A replayed value that differs would change the path of the next request.
             Self::Random => "(await get(`/r/${Math.random()}/${crypto.randomUUID()}`), 'random')".into(),

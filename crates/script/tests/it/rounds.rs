@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use host::{Keyring, SystemPlatform};
 use script::{
-    Bundle, BundleOptions, EngineLimits, HostRule, HttpRequest, HttpResponse, Network, NetworkFuture,
-    Permissions, ScriptServices,
+    Bundle, BundleOptions, ClientRootAccess, EngineLimits, HostRule, HttpRequest, HttpResponse, Network,
+    NetworkFuture, Permissions, ScriptServices,
 };
 use serde_json::{Value, json};
 use spile_core::{Identity, Principal};
@@ -338,4 +338,82 @@ fn a_reload_reports_what_changed() {
         (report.added, report.removed, report.changed_definition),
         (vec!["d".into()], vec!["b".into()], vec!["a".into()])
     );
+}
+
+/// `permissions.files = { roots = "client" }`: the client is asked once for its roots, and nothing else can be read.
+#[tokio::test]
+async fn files_can_be_limited_to_the_roots_of_the_client() {
+    let source = r#"
+        export default async ({ paths }, ctx) => {
+            const read = (path) => ctx.files.read(path).catch((e) => `${e.name}: ${e.message}`);
+            return (await Promise.all(paths.map(read))).join("\n");
+        };
+    "#;
+    let writing = r#"export default async ({ path }, ctx) => { await ctx.files.write(path, "new"); return "written"; };"#;
+    let folder = folder(&[
+        ("tools/read.js", source),
+        ("tools/put.js", writing),
+        ("work/a b.txt", "in the first root"),
+        ("other/deep/b.txt", "in the second root"),
+        ("workshop/c.txt", "beside the first root"),
+        ("secret.txt", "outside"),
+    ]);
+    std::os::unix::fs::symlink("../secret.txt", folder.path().join("work/link.txt")).expect("a link");
+    let at = |path: &str| folder.path().join(path).display().to_string();
+    let roots = json!({ "roots": [
+        { "uri": "https://example.com/" },
+        { "uri": format!("file://{}/", at("work")) },
+        { "uri": format!("file://{}", at("other/deep")) },
+    ] });
+    let app_with = |access| {
+        let permissions = Permissions { client_roots: access, ..Permissions::default() };
+        let services = ScriptServices { permissions, ..ScriptServices::default() };
+        App::with(folder.path(), AppOptions { services, ..AppOptions::default() })
+    };
+    let app = app_with(Some(ClientRootAccess::Read));
+    let outside = [
+        at("secret.txt"),
+        at("workshop/c.txt"),
+        at("work/../secret.txt"),
+        "../secret.txt".into(),
+        at("other"),
+    ];
+    let inside = ["a b.txt".to_owned(), at("work/a b.txt"), format!("file://{}/b.txt", at("other/deep"))];
+    let paths: Vec<String> = inside.iter().chain(&outside).cloned().chain(["link.txt".into()]).collect();
+    let arguments = json!({ "paths": paths }).to_string();
+
+    let check = |text: &str| {
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[..3], ["in the first root", "in the first root", "in the second root"], "{text}");
+        for line in &lines[3..8] {
+            assert!(line.starts_with("PermissionError: files: "), "{text}");
+        }
+        assert!(lines[8].contains("symbolic link"), "{text}");
+        assert!(!text.contains("outside"), "{text}");
+    };
+    let client = PipeClient::new(&app);
+    let result = client.call("read", &arguments, |_| roots.clone()).await;
+    check(result["content"][0]["text"].as_str().unwrap_or_default());
+    assert_eq!(client.requests.lock().expect("no panic before").len(), 1, "asked once");
+    let rounds = call_stateless(|_| &app, "read", &arguments, |_, _| roots.clone()).await;
+    check(rounds.result["content"][0]["text"].as_str().unwrap_or_default());
+    assert_eq!(rounds.count, 1);
+
+    let no_roots = client.call("read", r#"{"paths":["a"]}"#, |_| json!({ "roots": [] })).await;
+    let text = no_roots["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("the client has no roots"), "{no_roots}");
+
+    let arguments = json!({ "path": at("work/new.txt") }).to_string();
+    let refused = client.call("put", &arguments, |_| roots.clone()).await;
+    let text = refused["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("for reading only"), "{refused}");
+    let writer = PipeClient::new(&app_with(Some(ClientRootAccess::Write)));
+    let written = writer.call("put", &arguments, |_| roots.clone()).await;
+    assert_eq!(written["content"][0]["text"], "written", "{written}");
+    assert_eq!(std::fs::read_to_string(at("work/new.txt")).expect("written"), "new");
+
+    // A client on the network could name any folder of this machine.
+    let remote = app.call_from("192.0.2.1", "read", r#"{"paths":["a b.txt"]}"#).await;
+    let text = remote["content"][0]["text"].as_str().unwrap_or_default();
+    assert!(text.contains("stdio or a unix socket"), "{remote}");
 }

@@ -64,6 +64,24 @@ async fn a_tool_is_a_task_from_its_start_and_asks_there() {
 }
 
 #[tokio::test]
+async fn a_timer_of_a_task_fires_while_nobody_answers() {
+    let code = format!(
+        "{ASK} export const metadata = {{ task: 'optional' }};
+         export default async (_: {{}}, ctx: any) => {{
+             const answer = Promise.any([ask(ctx, 'name'), ask(ctx, 'nickname')]);
+             let ticks = 0;
+             const silence = new Promise((resolve) => setInterval(() => ++ticks === 3 && resolve('nobody'), 1));
+             return `for ${{await Promise.race([answer, silence])}}`;
+         }};"
+    );
+    let folder = folder(&[("tools/job.ts", &code)]);
+    let app = App::new(folder.path());
+    let created = request(&app, "tools/call", json!({ "name": "job", "arguments": {} })).await;
+    let done = wait_for(&app, &created["taskId"], "completed").await;
+    assert_eq!(done["result"]["content"][0]["text"], "for nobody", "{done}");
+}
+
+#[tokio::test]
 async fn a_tool_that_detaches_asks_its_caller_first() {
     let code = format!(
         "{ASK} export const metadata = {{ task: 'required' }};

@@ -30,8 +30,8 @@ use contract::manifest::{CodeIsolation, Manifest, Permissions, Resource, Source}
 use file_watch::PollThread;
 use host::Server;
 use script::{
-    Bundle, BundleOptions, Engine, EngineLimits, FileRoot, HostRule, Isolation, ModuleLinks, ScriptProvider,
-    ScriptServices,
+    Bundle, BundleOptions, ClientRootAccess, Engine, EngineLimits, FileRoot, HostRule, Isolation,
+    ModuleLinks, ScriptProvider, ScriptServices,
 };
 use spile_core::Tool;
 
@@ -433,7 +433,7 @@ fn permissions(root: &Path, manifest: &Manifest, diagnostics: &mut Vec<Diagnosti
     }
     let mut files = Vec::new();
     for (folders, can_write) in [(&declared.files, false), (&declared.writable_files, true)] {
-        for folder in folders {
+        for folder in folders.named() {
             match file_root(root, folder, can_write) {
                 Ok(one) => files.push(one),
                 Err(problem) => diagnostics.push(*problem),
@@ -445,7 +445,12 @@ fn permissions(root: &Path, manifest: &Manifest, diagnostics: &mut Vec<Diagnosti
     };
     let (env, secrets) = (values(&declared.env), values(&declared.secrets));
     let sql = permitted_sources(declared, &manifest.sources, diagnostics);
-    script::Permissions { network, files, env, secrets, sql }
+    let client_roots = match (declared.files.are_client_roots(), declared.writable_files.are_client_roots()) {
+        (_, true) => Some(ClientRootAccess::Write),
+        (true, false) => Some(ClientRootAccess::Read),
+        (false, false) => None,
+    };
+    script::Permissions { network, files, client_roots, env, secrets, sql }
 }
 
 /// The sources that `ctx.sql` may read.

@@ -82,6 +82,12 @@ pub(super) fn template_settings(resources: &[Resource]) -> Vec<TemplateSettings>
             source,
             listed: resource.listed.unwrap_or(true),
             completions: completions.collect(),
+            location: Some(
+                resource
+                    .uri
+                    .as_ref()
+                    .map_or_else(|| resource.name.location.clone(), |uri| uri.location.clone()),
+            ),
         })
     });
     settings.collect()

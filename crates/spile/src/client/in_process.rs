@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 
 use super::error::{CommandError, Exit};
 use super::terminal::Terminal;
-use crate::author_folder::log_code_event;
+use crate::author_folder::{CodeEvent, log_code_event};
 use crate::project::SourceFailurePolicy;
 use crate::reload::BreakingChangePolicy;
 use crate::report::print_diagnostics;
@@ -19,7 +19,7 @@ use crate::serve::Service;
 use crate::server_state::ServerState;
 
 /// Compiles the project at `path` and serves it until the returned stream is closed.
-pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, CommandError> {
+pub(crate) fn serve(path: &Path, terminal: &Arc<Terminal>) -> Result<DuplexStream, CommandError> {
     let failed = |error: anyhow::Error| {
         let error = CommandError::new(Exit::Unreachable, format!("{error:#}"));
         if path == Path::new(".") {
@@ -44,8 +44,14 @@ pub(crate) fn serve(path: &Path, terminal: &Terminal) -> Result<DuplexStream, Co
         let count = pluralize(count as u64, "warning");
         terminal.print(&format!("{count} about `{path}`; `spile check {path}` lists them"));
     }
+    // Whoever calls the code of a folder like this is its author, and there is no log of a server to look at.
+    let printer = terminal.clone();
+    let on_code = move |event: &CodeEvent<'_>| match event {
+        CodeEvent::Failed { diagnostic, .. } => printer.print(&diagnostic.to_string()),
+        CodeEvent::Reloaded(_) | CodeEvent::Rejected(_) | CodeEvent::Problem(_) => log_code_event(event),
+    };
     let (server, author) =
-        service.into_server(BreakingChangePolicy::KeepOld, Arc::new(log_code_event)).map_err(failed)?;
+        service.into_server(BreakingChangePolicy::KeepOld, Arc::new(on_code)).map_err(failed)?;
     // The server reads its data on a thread of its own, so that a slow read does not delay timeouts here.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| failed(error.into()))?;
     let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);

@@ -30,10 +30,10 @@ use self::case::{Expectation, TestCase, TestRequest, TextExpectation};
 use self::document::FileFormat;
 use self::matching::{Exactness, Mismatch, MismatchKind};
 use self::rewrite::NewExpectation;
-use self::runner::{Response, RunOptions, TestRun, TestedServer};
+use self::runner::{CodeFailures, Response, RunOptions, TestRun, TestedServer};
 use self::working_copy::WorkingCopy;
 use crate::atomic_file::{self, FileMode};
-use crate::author_folder::log_code_event;
+use crate::author_folder::{CodeEvent, log_code_event};
 use crate::client::output_style::OutputStyle;
 use crate::reload::BreakingChangePolicy;
 use crate::report::{print, print_diagnostics};
@@ -141,8 +141,14 @@ fn start_server(path: &Path) -> anyhow::Result<Option<ProjectServer>> {
     let Some(service) = service else { return Ok(None) };
     let source_files = service.source_files();
     // A test needs no reloads: the watches end here.
-    let (server, _author) = service.into_server(BreakingChangePolicy::KeepOld, Arc::new(log_code_event))?;
-    let server = TestedServer::start(server).context("cannot start the server")?;
+    let code_failures = CodeFailures::default();
+    let failures = code_failures.clone();
+    let on_code = move |event: &CodeEvent<'_>| match event {
+        CodeEvent::Failed { diagnostic, .. } => failures.push(diagnostic.to_string()),
+        CodeEvent::Reloaded(_) | CodeEvent::Rejected(_) | CodeEvent::Problem(_) => log_code_event(event),
+    };
+    let (server, _author) = service.into_server(BreakingChangePolicy::KeepOld, Arc::new(on_code))?;
+    let server = TestedServer::start(server, code_failures).context("cannot start the server")?;
     Ok(Some(ProjectServer { server, source_files }))
 }
 
@@ -427,6 +433,9 @@ impl TestOutcome {
         }
         if let Some(more) = self.failures.len().checked_sub(DIFFERENCES_SHOWN_MAX).filter(|more| *more > 0) {
             out += &format!("           and {more} more differences\n");
+        }
+        for line in self.run.code_failures.iter().flat_map(|failure| failure.lines()) {
+            out += &format!("           {}\n", sanitize::escape_line(line));
         }
         out
     }

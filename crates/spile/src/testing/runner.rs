@@ -24,6 +24,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// A server under test.
 pub(super) struct TestedServer {
     server: Arc<Server>,
+    code_failures: CodeFailures,
     /// The server's own thread, so that slow work in it does not delay the client's timeouts.
     runtime: Option<Runtime>,
 }
@@ -50,12 +51,34 @@ pub(super) enum Response {
 pub(super) struct TestRun {
     pub(super) response: Result<Response, String>,
     pub(super) problems: Vec<String>,
+    /// What the author's code did wrong, with the place in its file.
+    pub(super) code_failures: Vec<String>,
+}
+
+/// Failures of the author's code since the last look.
+#[derive(Clone, Default)]
+pub(super) struct CodeFailures(Arc<Mutex<Vec<String>>>);
+
+/// More than a test shows.
+const CODE_FAILURES_MAX: usize = 8;
+
+impl CodeFailures {
+    pub(super) fn push(&self, failure: String) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < CODE_FAILURES_MAX {
+            failures.push(failure);
+        }
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl TestedServer {
-    pub(super) fn start(server: Arc<Server>) -> std::io::Result<Self> {
+    pub(super) fn start(server: Arc<Server>, code_failures: CodeFailures) -> std::io::Result<Self> {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
-        Ok(Self { server, runtime: Some(runtime) })
+        Ok(Self { server, code_failures, runtime: Some(runtime) })
     }
 
     /// Whether the server says that this tool only reads. An unknown tool does nothing.
@@ -68,7 +91,7 @@ impl TestedServer {
     pub(super) async fn run(&self, case: &TestCase, options: &RunOptions) -> TestRun {
         let answers = Arc::new(ScriptedAnswers::new(&case.answers));
         let response = self.request(case, options, &answers).await;
-        TestRun { response, problems: answers.problems() }
+        TestRun { response, problems: answers.problems(), code_failures: self.code_failures.take() }
     }
 
     async fn request(

@@ -271,3 +271,44 @@ fn dev_shows_what_happens_to_code_with_the_line_at_fault() {
     add(ADD);
     server.wait_for("reloaded the code; added: add");
 }
+
+/// Clients compare it to know whether what they remember of a server is still true.
+#[test]
+fn the_version_of_a_folder_without_data_follows_the_interface_of_its_code() {
+    let project = TestProject::new(&[("tools/add.ts", b"export default ({ a }: { a: number }) => a;")]);
+    let version = || {
+        let checked: Value =
+            serde_json::from_str(&project.run(&["check", ".", "--json"]).stdout).expect("JSON");
+        checked["version"].as_str().expect("a version").to_owned()
+    };
+    let first = version();
+    project.write("tools/add.ts", b"export default ({ a }: { a: number }) => a + 1;");
+    assert_eq!(version(), first, "the same interface");
+    project.write("tools/add.ts", b"export default ({ a, b }: { a: number; b: number }) => a + b;");
+    let second = version();
+    assert_ne!(second, first);
+    project.write("tools/more.ts", b"export default () => 1;");
+    assert_ne!(version(), second);
+}
+
+#[test]
+fn a_mistake_in_a_resource_of_the_manifest_is_shown_where_it_stands() {
+    let project = TestProject::new(&[
+        ("people.csv", b"id,name\n1,Ada\n"),
+        (
+            "spile.toml",
+            b"[sources.people]\npath = \"people.csv\"\n\n[collections.people]\nkey = \"id\"\n\n\
+              [resources.all]\nuri = \"people://all\"\ncollection = \"people\"\n",
+        ),
+    ]);
+    let checked = project.run(&["check", "."]);
+    let text = format!("{}{}", checked.stdout, checked.stderr);
+    assert!(text.contains("spile.toml:8:7"), "{checked}");
+}
+
+#[test]
+fn a_tool_without_arguments_says_so() {
+    let project = TestProject::new(&[("tools/now.ts", b"export default () => 1;")]);
+    let called = project.run(&["call", "now", "id=1", "--unchecked", "--from", "."]);
+    assert!(called.stderr.contains("this tool takes no arguments"), "{called}");
+}

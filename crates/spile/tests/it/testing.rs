@@ -48,6 +48,47 @@ fn a_failed_test_shows_every_difference() {
     assert_snapshot!(shop(&[("tests/a.toml", tests)]).run(&["test"]));
 }
 
+/// Code that fails in several ways, with the place where each of them is reported.
+const FAILING: &[(&str, &str, &str)] = &[
+    (
+        "bug",
+        "const find = (id: string): any => undefined;\n\nexport default ({ id }: { id: string }) => {\n  const found = find(\n    id,\n  );\n  return found.name;\n};\n",
+        "tools/bug.ts:7:10",
+    ),
+    ("loop", "/** Never ends. */\nexport default () => {\n  for (;;) {}\n};\n", "tools/loop.ts:2:1"),
+    (
+        "output",
+        "export const schema = { output: { type: 'object', properties: { n: { type: 'integer' } }, required: ['n'] } };\nexport default () => ({ n: 'seven' });\n",
+        "tools/output.ts:2:1",
+    ),
+    (
+        "rejection",
+        "export default async () => {\n  Promise.reject(new Error('nobody waits'));\n  return 1;\n};\n",
+        "tools/rejection.ts:2:22",
+    ),
+];
+
+#[test]
+fn the_author_of_code_that_fails_reads_where_and_why() {
+    let project = TestProject::new(&[]);
+    let mut tests = String::new();
+    for (name, code, _) in FAILING {
+        project.write(&format!("tools/{name}.ts"), code.as_bytes());
+        let arguments = if *name == "bug" { "arguments.id = \"1\"\n" } else { "" };
+        tests += &format!("[[test]]\nname = \"{name}\"\ncall = \"{name}\"\n{arguments}\n");
+    }
+    project.write("tests/all.toml", tests.as_bytes());
+    let tested = project.run(&["test"]);
+    assert_eq!(tested.code, Some(1), "{tested}");
+    for (name, _, place) in FAILING {
+        assert!(tested.stdout.contains(place), "{name}: {tested}");
+        let arguments: &[&str] = if *name == "bug" { &["id=1"] } else { &[] };
+        let called = project.run(&[&["call", name, "--from", "."], arguments].concat());
+        assert!(called.stderr.contains(place), "{name}: {called}");
+        assert!(called.stderr.contains(" | "), "{name}: the line of the code: {called}");
+    }
+}
+
 #[test]
 fn a_bad_test_file_is_explained_with_its_lines() {
     let tests = "[[test]]\nnam = \"a\"\ncall = \"get_customers\"\n\n\

@@ -15,11 +15,16 @@ pub static PERMISSIONS: Section = Section {
         .default_text("none")
         .example("[\"api.example.com\"]")
         .aliases(&["hosts", "net", "fetch"]),
-        Key::new("files", ValueType::Names, "Folders, inside this one, that `ctx.files` may read.")
+        Key::new(
+            "files",
+            ValueType::Folders,
+            "Folders, inside this one, that `ctx.files` may read. With `{ roots = \"client\" }` it reads the roots of the \
+             client instead, if the client runs on this machine and speaks to Spile through stdio or a unix socket.",
+        )
             .default_text("none")
             .example("[\"data\"]")
             .aliases(&["read"]),
-        Key::new("writable_files", ValueType::Names, "Folders that `ctx.files` may also write to.")
+        Key::new("writable_files", ValueType::Folders, "The same for folders that `ctx.files` may also write to.")
             .default_text("none")
             .example("[\"out\"]")
             .aliases(&["write"]),

@@ -21,11 +21,13 @@ if (!host.allowsEval) {
 for (const name of ["SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry"])
   delete globalThis[name];
 
-// Packages set it; the length of a stack is not theirs to decide.
+// Long enough to reach the author's file through a package. Packages set it; the length of a stack is not theirs to decide.
+const STACK_FRAMES_MAX = 50;
+PrimordialError.stackTraceLimit = STACK_FRAMES_MAX;
 defineProperty(PrimordialError, "stackTraceLimit", {
   configurable: true,
   enumerable: false,
-  get: () => 10,
+  get: () => STACK_FRAMES_MAX,
   set() {},
 });
 

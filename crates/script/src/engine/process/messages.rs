@@ -72,7 +72,7 @@ pub(super) struct StartRef<'a> {
     pub(super) journal: &'a EffectJournal,
     pub(super) env: &'a BTreeMap<String, Option<String>>,
     pub(super) secrets: &'a BTreeMap<String, Option<String>>,
-    pub(super) capabilities: &'a [&'static str],
+    pub(super) capabilities: Vec<&'static str>,
 }
 
 #[derive(Deserialize)]

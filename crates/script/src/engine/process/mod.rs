@@ -27,6 +27,7 @@ use self::messages::{RESPONSE_BYTES_MAX, Request, Response, StartRef, read_frame
 use super::sandbox::LoadError;
 use super::worker::{CallNumber, Message};
 use super::{CodeHash, End, EngineLimits, Input, Limit, ProgramCode, Start, StateOwner, Step};
+use crate::results::capability_names;
 
 pub use worker::run_script_worker_if_requested;
 
@@ -257,7 +258,7 @@ fn start_ref(start: &Start) -> StartRef<'_> {
         journal: &start.journal,
         env: &start.values.env,
         secrets: &start.values.secrets,
-        capabilities: &start.capabilities,
+        capabilities: capability_names(start.capabilities),
     }
 }
 

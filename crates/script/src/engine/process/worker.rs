@@ -18,7 +18,7 @@ use super::messages::{OwnedRequest, OwnedStart, REQUEST_BYTES_MAX, Response, rea
 use crate::engine::sandbox::{LoadError, Sandbox};
 use crate::engine::worker::{Message, STACK_HEADROOM_BYTES, Worker};
 use crate::engine::{CodeHash, EngineLimits, Input, Pace, ProgramCode, Start, StateOwner, Step, Values};
-use crate::results::static_capability_names;
+use crate::results::capabilities_of_names;
 
 /// Makes this process a worker if it was started as one. Every binary that passes itself to
 /// [`super::Isolation::Process`] calls it first.
@@ -161,7 +161,7 @@ impl Served {
             journal: Arc::new(start.journal),
             values: Arc::new(Values { env: start.env, secrets: start.secrets }),
             pace: Arc::new(Pace::new(false)),
-            capabilities: static_capability_names(&start.capabilities),
+            capabilities: capabilities_of_names(&start.capabilities),
         };
         // The worker sends to it only what it returns here as well.
         let (steps, _) = channel(1);

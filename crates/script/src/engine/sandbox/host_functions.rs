@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rquickjs::{Ctx, Exception, Function, Object, TypedArray, Value};
+use spile_core::ClientCapabilities;
 
 use super::super::meter::CpuMeter;
 use super::super::random::{CallRandom, SeededRandom};
@@ -13,6 +14,7 @@ use super::super::{
     End, EngineLimits, IssuedEffect, Limit, Returned, Signal, Step, Thrown, Values, url_parts,
 };
 use crate::journal::{Completion, EffectJournal, fingerprint};
+use crate::results::capability;
 
 /// What the host functions of one sandbox share.
 pub(super) struct Shared {
@@ -41,7 +43,7 @@ pub(super) struct CallState {
     pub(super) next_read: usize,
     pub(super) signals: u32,
     pub(super) values: Arc<Values>,
-    pub(super) capabilities: Arc<[&'static str]>,
+    pub(super) capabilities: ClientCapabilities,
     pub(super) step: Step,
 }
 
@@ -294,7 +296,9 @@ pub(super) fn host_object<'js>(
     };
     host.set("read", Function::new(ctx.clone(), read)?)?;
     let own = shared.clone();
-    let has = move |name: String| own.call.borrow().capabilities.contains(&name.as_str());
+    let has = move |name: String| {
+        capability(&name).is_some_and(|capability| own.call.borrow().capabilities.has(capability))
+    };
     host.set("hasCapability", Function::new(ctx.clone(), has)?)?;
     let own = shared.clone();
     host.set("finish", Function::new(ctx.clone(), move |kind: u8, text: String| own.finish(kind, text))?)?;
