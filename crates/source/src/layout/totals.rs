@@ -142,7 +142,17 @@ pub(super) fn find_statistics(
     };
     let setting = "footer_rows = 0".to_owned();
     found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
+    found.read_only_reason = Some(outdated_by_writes(&[first.number], unit));
     start
+}
+
+/// Why a table with rows of totals is not written.
+fn outdated_by_writes(numbers: &[u32], unit: &str) -> String {
+    format!(
+        "it has totals ({unit} {}) that a write would make wrong; remove them or, if they are at its end, say with \
+         `footer_rows` or `stop_at` in the manifest where the table ends",
+        name_rows(numbers)
+    )
 }
 
 /// Whether a cell may be the label of a row of totals: `Total`, `Summe Januar`, `North Total`.
@@ -279,11 +289,7 @@ fn leave_out_totals(totals: Vec<(usize, SketchedRow)>, unit: &str, found: &mut L
         };
         let setting = "footer_rows = 0".to_owned();
         found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
-        found.read_only_reason = Some(format!(
-            "it has totals ({unit} {}) that a write would make wrong; remove them or, if they are at its end, say with \
-             `footer_rows` or `stop_at` in the manifest where the table ends",
-            name_rows(&numbers)
-        ));
+        found.read_only_reason = Some(outdated_by_writes(&numbers, unit));
     }
     found.rows.extend(totals.into_iter().map(|(at, _)| at));
 }
