@@ -1,11 +1,6 @@
 //! An SQL aggregate function over a column of integers: exact sum, least and greatest value, number of values.
 //!
 //! SQLite's own `sum` stops at 64 bits, and does not say whether it met a number with a fraction or a text.
-//!
-//! With the rowid as a second argument, what was added up until a statement was interrupted is not lost: see
-//! [`InterruptedTotals`].
-
-use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::functions::{Aggregate, Context, FunctionFlags};
 use rusqlite::types::ValueRef as SqlValueRef;
@@ -47,11 +42,6 @@ impl IntegerTotals {
             SqlValueRef::Null => self.nulls += 1,
             SqlValueRef::Real(_) | SqlValueRef::Text(_) | SqlValueRef::Blob(_) => self.others += 1,
         }
-    }
-
-    /// How many rows were added, with a value or without.
-    pub(super) fn rows(&self) -> u64 {
-        self.count + self.nulls + self.others
     }
 
     /// Adds the totals of other rows.
@@ -108,61 +98,15 @@ impl Aggregate<IntegerTotals, Vec<u8>> for IntegerTotalsFunction {
     }
 }
 
-/// Where the function with a rowid leaves what it has added up when its statement ends, also by an interruption: SQLite
-/// then calls its end too.
-#[derive(Debug, Clone, Default)]
-pub(super) struct InterruptedTotals(Arc<Mutex<Option<TotalsUntil>>>);
-
-/// Totals of the rows up to one of them, in the order of rowids.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct TotalsUntil {
-    pub(super) totals: IntegerTotals,
-    /// The last row that was added.
-    pub(super) rowid: i64,
-}
-
-impl InterruptedTotals {
-    /// What the last statement added up; `None` if it came to no row.
-    pub(super) fn take(&self) -> Option<TotalsUntil> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-struct ResumableTotalsFunction(InterruptedTotals);
-
-impl Aggregate<TotalsUntil, Vec<u8>> for ResumableTotalsFunction {
-    fn init(&self, _: &mut Context<'_>) -> Result<TotalsUntil> {
-        Ok(TotalsUntil { totals: IntegerTotals::default(), rowid: i64::MIN })
-    }
-
-    fn step(&self, context: &mut Context<'_>, until: &mut TotalsUntil) -> Result<()> {
-        until.totals.push(context.get_raw(0));
-        if let SqlValueRef::Integer(rowid) = context.get_raw(1) {
-            until.rowid = rowid;
-        }
-        Ok(())
-    }
-
-    fn finalize(&self, _: &mut Context<'_>, until: Option<TotalsUntil>) -> Result<Vec<u8>> {
-        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
-        Ok(until.map(|until| until.totals).unwrap_or_default().encode())
-    }
-}
-
-/// Makes the functions known to a connection.
-pub(super) fn register(connection: &Connection) -> Result<InterruptedTotals> {
+pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_DIRECTONLY;
-    let interrupted = InterruptedTotals::default();
-    let resumable = ResumableTotalsFunction(interrupted.clone());
-    connection.create_aggregate_function(INTEGER_TOTALS_FUNCTION, 1, flags, IntegerTotalsFunction)?;
-    connection.create_aggregate_function(INTEGER_TOTALS_FUNCTION, 2, flags, resumable)?;
-    Ok(interrupted)
+    connection.create_aggregate_function(INTEGER_TOTALS_FUNCTION, 1, flags, IntegerTotalsFunction)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{IntegerTotals, TotalsUntil, register};
+    use super::{IntegerTotals, register};
     use rusqlite::Connection;
 
     fn totals(values: &str) -> IntegerTotals {
@@ -199,34 +143,6 @@ mod tests {
         parts.merge(&totals("(-7), ('x')"));
         parts.merge(&IntegerTotals::default());
         assert_eq!(parts, totals("(5), (NULL), (-7), ('x')"));
-    }
-
-    #[test]
-    fn an_interrupted_statement_leaves_its_totals_behind() {
-        let mut connection = Connection::open_in_memory().expect("memory");
-        let interrupted = register(&connection).expect("functions");
-        connection
-            .execute_batch(
-                "CREATE TABLE t (n INTEGER);
-                 WITH RECURSIVE one(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM one LIMIT 10000) INSERT INTO t SELECT n FROM one",
-            )
-            .expect("rows");
-        connection.progress_handler(1000, Some(|| true)).expect("a handler");
-        let sum = |connection: &Connection| {
-            let sql = "SELECT spile_integer_totals(n, rowid) FROM t";
-            connection.query_row(sql, [], |row| row.get::<_, Vec<u8>>(0))
-        };
-        sum(&connection).expect_err("an interruption");
-        let TotalsUntil { totals, rowid } = interrupted.take().expect("some rows");
-        assert!((1..10_000).contains(&rowid));
-        assert_eq!(
-            (i128::from(totals.count), totals.sum),
-            (i128::from(rowid), i128::from(rowid * (rowid + 1) / 2))
-        );
-        assert_eq!(interrupted.take(), None);
-        connection.progress_handler(0, None::<fn() -> bool>).expect("none");
-        let bytes = sum(&connection).expect("all rows");
-        assert_eq!(IntegerTotals::decode(&bytes).expect("all of it").sum, 50_005_000);
     }
 
     #[test]

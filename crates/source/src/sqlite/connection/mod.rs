@@ -26,7 +26,7 @@ use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::sqlite::integer_totals::{self, InterruptedTotals};
+use crate::sqlite::integer_totals;
 use crate::sqlite::key_blob;
 use crate::sqlite::reserved_names::{CONTAINS_FUNCTION, STARTS_WITH_FUNCTION};
 use crate::sqlite::sort_key::{self, SortKeyKind};
@@ -49,8 +49,6 @@ pub(crate) struct DbConnection {
     pub(crate) captured_changes: SharedChanges,
     /// The rows that a statement changed. Empty on connections that only read.
     pub(crate) changed_rows: ChangedRows,
-    /// What the last statement with totals of integers added up.
-    pub(crate) interrupted_totals: InterruptedTotals,
     /// Until when reads may use the open snapshot, if there is one.
     snapshot_until: Option<Instant>,
     /// The last `PRAGMA data_version`: it changes when another connection commits.
@@ -198,7 +196,7 @@ impl DbConnection {
         connection.execute_batch(setup)?;
         let mode: String = connection.query_row("PRAGMA journal_mode", [], |row| row.get(0))?;
         connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_MAX);
-        let interrupted_totals = register_sort_functions(&connection)?;
+        register_sort_functions(&connection)?;
         let authorizer = Arc::new(SqlAuthorizer::new(access_mode));
         let callback_authorizer = Arc::clone(&authorizer);
         connection
@@ -218,7 +216,6 @@ impl DbConnection {
             _writer_count: None,
             captured_changes: SharedChanges::default(),
             changed_rows: ChangedRows::default(),
-            interrupted_totals,
             snapshot_until: None,
             last_data_version: None,
         })
@@ -312,7 +309,7 @@ impl Deadline {
 }
 
 /// SQL functions that compare as `contract::order` does, or return bytes that sort that way.
-fn register_sort_functions(connection: &Connection) -> rusqlite::Result<InterruptedTotals> {
+fn register_sort_functions(connection: &Connection) -> rusqlite::Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_DIRECTONLY;
     for kind in SortKeyKind::ALL {

@@ -1,12 +1,9 @@
 //! Counts the rows that pass filters and adds up columns of integers, exactly and inside SQLite.
 //!
 //! In WAL mode one statement does it. Without WAL a reader keeps others from committing, so a statement that takes
-//! longer than one lock may is repeated for one range of rowids after the other, each short enough. The totals of one column over
-//! all rows need no ranges, whose ends cost a comparison for each row: the statement is interrupted, and the next one goes on
-//! behind the last row that was added. If another connection commits meanwhile, it starts again; after some attempts one
-//! statement reads all rows.
+//! longer than one lock may is repeated for one range of rowids after the other, each short enough. If another connection
+//! commits meanwhile, it starts again; after some attempts one statement reads all rows.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use contract::source::Aggregate;
@@ -40,10 +37,6 @@ pub(super) struct RowTotals {
 }
 
 impl RowTotals {
-    fn of_column(totals: IntegerTotals) -> Self {
-        Self { rows: totals.rows(), columns: vec![totals] }
-    }
-
     fn merge(&mut self, other: &Self) {
         self.rows += other.rows;
         self.columns.iter_mut().zip(&other.columns).for_each(|(all, part)| all.merge(part));
@@ -75,71 +68,24 @@ impl TableReader {
                 let is_long = || Ok::<bool, DbError>(!self.is_small && whole.is_scan(&connection.inner)?);
                 if rowid.is_none() || !is_long()? {
                     connection.set_deadline(self.lock_hold_max);
-                    match self.run_totals(question, columns.len(), &whole, &[], connection) {
+                    match self.run_totals(question, columns.len(), &whole, None, connection) {
                         Err(DbError::DeadlineExceeded) => {}
                         totals => return totals.map(Some),
                     }
                 }
                 let Some(rowid) = rowid else { return Ok(None) };
                 let ranges = builder.build_totals(columns, &filters, Some(rowid));
-                let resumable = match columns {
-                    [column] if filters.is_empty() => Some(builder.build_resumable_totals(*column, rowid)),
-                    _ => None,
-                };
                 for _ in 0..ATTEMPTS_MAX {
-                    let totals = match &resumable {
-                        Some(template) => self.totals_in_turns(question, template, connection)?,
-                        None => self.totals_in_ranges(question, columns.len(), rowid, &ranges, connection)?,
-                    };
+                    let totals =
+                        self.totals_in_ranges(question, columns.len(), rowid, &ranges, connection)?;
                     if totals.is_some() {
                         return Ok(totals);
                     }
                 }
             }
             connection.set_call_limit(question.cancelled, self.call_max);
-            self.run_totals(question, columns.len(), &whole, &[], connection).map(Some)
+            self.run_totals(question, columns.len(), &whole, None, connection).map(Some)
         })
-    }
-
-    /// The totals of one column over all rows, in one attempt: one statement after the other, each interrupted when its lock
-    /// has been held for long enough. `None` if another connection has committed meanwhile, or if there was no time for even
-    /// one row.
-    fn totals_in_turns(
-        &self,
-        question: &Aggregate<'_>,
-        template: &SqlTemplate,
-        connection: &DbConnection,
-    ) -> Result<Option<RowTotals>, DbError> {
-        let give_up = question.cancelled.is_none().then(|| Instant::now() + self.call_max);
-        let is_cancelled = || question.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed));
-        let version = connection.data_version()?;
-        let mut totals = RowTotals { rows: 0, columns: vec![IntegerTotals::default()] };
-        let mut from = i64::MIN;
-        loop {
-            if is_cancelled() || give_up.is_some_and(|give_up| Instant::now() >= give_up) {
-                return Err(DbError::DeadlineExceeded);
-            }
-            connection.set_deadline(self.lock_hold_max);
-            let part = self.run_totals(question, 1, template, &[from], connection);
-            connection.clear_deadline();
-            let (part, last) = match part {
-                Ok(part) => (part, None),
-                Err(DbError::DeadlineExceeded) => match connection.interrupted_totals.take() {
-                    Some(until) => (RowTotals::of_column(until.totals), Some(until.rowid)),
-                    None => return Ok(None),
-                },
-                Err(error) => return Err(error),
-            };
-            if connection.data_version()? != version {
-                return Ok(None);
-            }
-            totals.merge(&part);
-            progress::report_rows(question.progress, part.rows);
-            match last.and_then(|last| last.checked_add(1)) {
-                Some(next) => from = next,
-                None => return Ok(Some(totals)),
-            }
-        }
     }
 
     /// One attempt; `None` if another connection has committed meanwhile, or if there was no time for even one row.
@@ -173,7 +119,7 @@ impl TableReader {
             let is_proven = range_width <= proven_width;
             connection.set_deadline(self.lock_hold_max * if is_proven { PROVEN_WIDTH_TIMES } else { 1 });
             let to = from.saturating_add(range_width - 1).min(last);
-            let part = self.run_totals(question, width, template, &[from, to], connection);
+            let part = self.run_totals(question, width, template, Some([from, to]), connection);
             connection.clear_deadline();
             match part {
                 Ok(part) => {
@@ -201,22 +147,22 @@ impl TableReader {
         }
     }
 
-    /// The totals of the rows between rowids, which are the last parameters, or of all rows. `width` is the number of columns.
+    /// The totals of a range of rowids, or of all rows. `width` is the number of columns.
     fn run_totals(
         &self,
         question: &Aggregate<'_>,
         width: usize,
         template: &SqlTemplate,
-        rowids: &[i64],
+        range: Option<[i64; 2]>,
         connection: &DbConnection,
     ) -> Result<RowTotals, DbError> {
         let filters = &question.filters;
         let values = QueryParams { filters, sort: &[], sort_values: &[], key: &[], limit: 0 };
         let mut statement = connection.inner.prepare_cached(&template.sql)?;
         let mut bound = template.bind_from(&mut statement, 0, &self.columns, &[], &values)?;
-        for rowid in rowids {
+        for edge in range.into_iter().flatten() {
             bound += 1;
-            statement.raw_bind_parameter(bound, SqlValue::Integer(*rowid))?;
+            statement.raw_bind_parameter(bound, SqlValue::Integer(edge))?;
         }
         let mut rows = statement.raw_query();
         let Some(row) = rows.next()? else { return Ok(RowTotals::default()) };
@@ -226,7 +172,7 @@ impl TableReader {
         });
         let columns = totals.collect::<Result<Vec<_>, DbError>>()?;
         let rows = match columns.first() {
-            Some(totals) => totals.rows(),
+            Some(totals) => totals.count + totals.nulls + totals.others,
             None => u64::try_from(row.get::<_, i64>(0)?).unwrap_or(0),
         };
         Ok(RowTotals { rows, columns })
@@ -237,7 +183,6 @@ impl TableReader {
 mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
-    use std::sync::atomic::AtomicBool;
     use std::time::Duration;
 
     use contract::source::{Aggregate, ColumnShape, Comparison, Filter, Measure, TableShape};
@@ -344,39 +289,6 @@ mod tests {
         reader.lock_hold_max = Duration::ZERO;
         reader.call_max = Duration::ZERO;
         assert!(reader.row_totals(&ones(), &[]).is_err());
-    }
-
-    /// The sum and the number of rows, read in turns only.
-    fn sum_in_turns(reader: &TableReader) -> Option<(i128, u64)> {
-        let question = Aggregate::default();
-        let template = reader.select_builder().build_resumable_totals(0, ROWID);
-        let totals = reader.pool.read(|connection| reader.totals_in_turns(&question, &template, connection));
-        totals.expect("a sum").map(|totals| (totals.columns[0].sum, totals.rows))
-    }
-
-    #[test]
-    fn turns_of_the_shortest_lock_add_up_to_the_sum_of_all_rows() {
-        for rowids in [
-            BTreeSet::new(),
-            BTreeSet::from([i64::MIN, -1, 5, i64::MAX]),
-            (-20_000..20_000).chain(1 << 40..(1 << 40) + 10_000).chain([i64::MAX]).collect(),
-        ] {
-            let (_folder, _writer, mut reader) = reader_of(&rowids);
-            reader.lock_hold_max = Duration::ZERO;
-            let sum = rowids.iter().map(|rowid| i128::from(rowid.rem_euclid(3))).sum();
-            assert_eq!(sum_in_turns(&reader), Some((sum, rowids.len() as u64)));
-        }
-    }
-
-    #[test]
-    fn turns_end_when_the_caller_has_gone_away() {
-        let (_folder, _writer, mut reader) = reader_of(&(0..30_000).collect());
-        reader.lock_hold_max = Duration::ZERO;
-        let cancelled = Arc::new(AtomicBool::new(true));
-        let question = Aggregate { cancelled: Some(&cancelled), ..Aggregate::default() };
-        let template = reader.select_builder().build_resumable_totals(0, ROWID);
-        let totals = reader.pool.read(|connection| reader.totals_in_turns(&question, &template, connection));
-        assert!(totals.is_err());
     }
 
     #[test]

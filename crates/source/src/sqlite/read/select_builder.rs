@@ -221,16 +221,6 @@ impl SelectBuilder<'_> {
         SqlTemplate { sql: writer.sql, params: writer.params }
     }
 
-    /// Adds up a column of integers over the rows from a rowid on, which is the only parameter. Without an index, so that the
-    /// rows come in the order of their rowids.
-    pub(crate) fn build_resumable_totals(&self, column: usize, rowid: &str) -> SqlTemplate {
-        let (name, table) = (&self.columns[column].quoted_name, self.table);
-        let sql = format!(
-            "SELECT {INTEGER_TOTALS_FUNCTION}({name}, {rowid}) FROM {table} NOT INDEXED WHERE {rowid} >= ?"
-        );
-        SqlTemplate { sql, params: Vec::new() }
-    }
-
     /// Finds the row with a key. The locator, as quoted columns, follows the row's own columns.
     pub(crate) fn build_key_lookup(&self, locator: &str) -> SqlTemplate {
         let filters = self.key.iter().map(|column| FilterShape::equals(*column)).collect();
