@@ -15,6 +15,7 @@ use crate::source::NearMiss;
 use near_miss::NearMissCounts;
 
 pub use format::{DeclaredFormats, FormatInference, FormatOutcome};
+pub use near_miss::is_null_name;
 
 /// The types that every text of a column fits so far.
 #[derive(Debug, Clone)]

@@ -10,9 +10,10 @@ use std::collections::{HashMap, HashSet};
 use crate::compile::{LISTED_FILTERS_MAX, null_setting};
 use crate::data_type::DataType;
 use crate::humanize::pluralize;
+use crate::infer::is_null_name;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
-use crate::source::{ColumnFacts, LayoutNote, SourceFacts, TableFacts};
+use crate::source::{ColumnFacts, LayoutNote, NearMissType, SourceFacts, TableFacts};
 use crate::toml_text::{toml_key, toml_string};
 
 pub use table_choice::TABLES_SERVED_MAX;
@@ -278,7 +279,9 @@ fn render_layout(out: &mut String, table: &TableFacts, unit: &str) {
 }
 
 fn render_note(out: &mut String, note: &LayoutNote) {
-    if note.setting.is_empty() {
+    if note.is_assumed() {
+        *out += &format!("# The table {}.\n{}\n", comment_text(&note.message), comment_text(&note.setting));
+    } else if note.setting.is_empty() {
         *out += &format!("# The table {}.\n", comment_text(&note.message));
     } else {
         *out += &format!("# The table {}. To change that:\n", comment_text(&note.message));
@@ -346,6 +349,33 @@ fn render_fields(out: &mut String, collection: &str, columns: &TableColumns<'_>)
         }
         out.push('\n');
     }
+}
+
+/// A text that means no value in a column of numbers or dates.
+pub struct AssumedNull<'a> {
+    column: &'a str,
+    pub text: &'a str,
+    pub first_location: &'a str,
+}
+
+impl AssumedNull<'_> {
+    /// The line of `[collections.NAME.fields]` that says so.
+    pub fn setting(&self) -> String {
+        format!("{} = {{ null = {} }}", toml_key(self.column), toml_string(self.text))
+    }
+}
+
+/// The text that means no value: all other values of the column are numbers or dates, and programs write it for that.
+pub fn assumed_null(column: &ColumnFacts) -> Option<AssumedNull<'_>> {
+    let near_miss = column.near_miss.as_ref().filter(|_| !column.name.trim().is_empty())?;
+    let is_clear = near_miss.is_only_exception
+        && near_miss.looks_like != NearMissType::Time
+        && is_null_name(&near_miss.first_value);
+    is_clear.then_some(AssumedNull {
+        column: &column.name,
+        text: &near_miss.first_value,
+        first_location: &near_miss.first_location,
+    })
 }
 
 /// What is doubtful about a column, with the lines that decide.

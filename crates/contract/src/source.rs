@@ -194,7 +194,18 @@ pub struct LayoutNote {
 impl LayoutNote {
     /// Whether the setting belongs to a field.
     pub fn is_about_field(&self) -> bool {
-        matches!(self.kind, LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears)
+        match self.kind {
+            LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears | LayoutNoteKind::AssumedNull => true,
+            LayoutNoteKind::LeftOut
+            | LayoutNoteKind::Doubt
+            | LayoutNoteKind::DoubtfulHeader
+            | LayoutNoteKind::AssumedShortRows => false,
+        }
+    }
+
+    /// Whether the setting is in force already, without anybody having declared it.
+    pub fn is_assumed(&self) -> bool {
+        matches!(self.kind, LayoutNoteKind::AssumedNull | LayoutNoteKind::AssumedShortRows)
     }
 }
 
@@ -210,6 +221,10 @@ pub enum LayoutNoteKind {
     DoubtfulYears,
     /// A column has few values, each of which perhaps counts for the rows below it.
     Gaps,
+    /// A text such as `NA` in a column of numbers is read as no value.
+    AssumedNull,
+    /// Lines that lack fields at their end are completed.
+    AssumedShortRows,
 }
 
 /// How to read one table of a file, where its author knows more than the file tells.

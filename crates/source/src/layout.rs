@@ -6,12 +6,12 @@
 
 mod totals;
 
-use contract::infer::TextClass;
+use contract::infer::{TextClass, is_null_name};
 use contract::manifest::{DeclaredLayout, is_stop_text};
 use contract::source::{LayoutNote, LayoutNoteKind};
 
 pub(crate) use totals::is_total_label;
-use totals::{find_last_row_sum, find_totals, readings};
+use totals::{find_last_row_sum, find_statistics, find_totals, readings};
 
 /// One row, as people see it.
 #[derive(Debug, Clone)]
@@ -384,6 +384,9 @@ fn has_two_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, 
     if !lower.has_names_only() {
         return false;
     }
+    if contradicts_all_below(rows, at + 1) {
+        return true;
+    }
     // A name in the upper row above several names in the lower row.
     let is_group = |cell: &SketchedCell| {
         let next = cell.column + 1;
@@ -395,6 +398,36 @@ fn has_two_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, 
     names.sort_unstable();
     let has_repeated_names = names.windows(2).any(|pair| pair[0] == pair[1]);
     has_merge || (has_group && (has_contrast(rows, at + 1) || has_repeated_names))
+}
+
+/// Whether a row has a text in each column that has only numbers or dates below, in two columns or more, and nothing that
+/// stands for a value: units, limits, or the second part of the names.
+fn contradicts_all_below(rows: &[SketchedRow], at: usize) -> bool {
+    const ROWS_MIN: usize = 2;
+    const COLUMNS_MIN: usize = 2;
+    let (row, below) = (&rows[at], &rows[at + 1..]);
+    if below.len() < ROWS_MIN {
+        return false;
+    }
+    let columns = below.iter().flat_map(|row| &row.cells).map(|cell| cell.column).max().unwrap_or(0);
+    let mut count = 0;
+    for column in 0..=columns {
+        let mut cells = below.iter().filter_map(|row| row.get(column));
+        let is_typed = below.iter().any(|row| row.get(column).is_some())
+            && cells.all(|cell| matches!(cell.class, TextClass::Number | TextClass::Date));
+        match row.get(column) {
+            _ if !is_typed => {}
+            Some(cell) if cell.class == TextClass::Other && is_label(&cell.text) => count += 1,
+            Some(_) | None => return false,
+        }
+    }
+    count >= COLUMNS_MIN
+}
+
+/// Whether a text is more than a stand-in for a value: `n/a`, `-`, `?`.
+fn is_label(text: &str) -> bool {
+    let text = text.trim();
+    text.chars().any(char::is_alphabetic) && !is_null_name(text)
 }
 
 /// The names of columns from one header row or several. A name above several columns counts for each of them:
@@ -472,6 +505,7 @@ pub(crate) fn find_left_out(
     if !is_declared {
         end = find_second_table(rows, header, unit, &mut found);
         end = find_footer(rows, end, header.len(), unit, &mut found);
+        end = find_statistics(rows, end, unit, &mut found);
     }
     // Whoever says where the table ends has not said that the subtotals above are data.
     if declared.footer_rows != Some(0) {

@@ -5,7 +5,7 @@ use std::hash::BuildHasher;
 use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 
-use super::{Accumulator, NotANumber, Partial};
+use super::{Accumulator, MeasureError, Partial};
 use crate::data_type::DataType;
 use crate::source::{Aggregate, GroupRow, Groups, Measure, SourceError};
 use crate::value::{Value, ValueRef};
@@ -75,7 +75,7 @@ impl<'a> GroupTable<'a> {
                 Measure::Linked { column, values, .. } => (values.get(*key_kind, value(*column)), *column),
             };
             let pushed =
-                accumulator.push(measured).map_err(|NotANumber| GroupError::NotANumber { column })?;
+                accumulator.push(measured).map_err(|error| GroupError::Unmeasurable { column, error })?;
             self.bytes += pushed;
         }
         self.check_bytes()
@@ -105,7 +105,7 @@ impl<'a> GroupTable<'a> {
                 (partial, _) => partial,
             };
             let pushed = accumulator.push_part(rows, partial);
-            self.bytes += pushed.map_err(|NotANumber| GroupError::NotANumber { column })?;
+            self.bytes += pushed.map_err(|error| GroupError::Unmeasurable { column, error })?;
         }
         self.check_bytes()
     }
@@ -196,9 +196,10 @@ fn stored_key<'k>(keys: &'k [u8], ends: &[usize], group: u32) -> &'k [u8] {
 /// Why rows cannot be grouped.
 #[derive(Debug)]
 pub enum GroupError {
-    /// A value of this column of the shape is to be added up and is not a number.
-    NotANumber {
+    /// A value of this column of the shape cannot be measured.
+    Unmeasurable {
         column: usize,
+        error: MeasureError,
     },
     Source(SourceError),
 }
@@ -214,12 +215,18 @@ impl GroupError {
     pub fn into_source_error<'n>(self, name: impl Fn(usize) -> &'n str) -> SourceError {
         match self {
             Self::Source(error) => error,
-            Self::NotANumber { column } => {
+            Self::Unmeasurable { column, error } => {
                 // The column allows such values, so nothing has changed: the question leaves them in.
                 let name = name(column);
+                let problem = match error {
+                    MeasureError::NotANumber => "a value that is not a number, so it cannot be added up",
+                    MeasureError::OtherType => {
+                        "a value of another type, so it has no least and no greatest value"
+                    }
+                };
                 let reason = format!(
-                    "column `{name}` has a value that is not a number, so it cannot be added up; leave such rows out \
-                     with a range of the column, such as its least and greatest number"
+                    "column `{name}` has {problem}; leave such rows out with a range of the column, by its `_min` or \
+                     `_max`"
                 );
                 SourceError::InvalidArgument { parameter: None, reason }
             }

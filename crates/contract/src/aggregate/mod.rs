@@ -31,9 +31,14 @@ pub use group_table::{GroupError, GroupTable};
 pub const GROUP_FIELDS_MAX: usize = 3;
 pub const MEASURES_MAX: usize = 8;
 
-/// A value to be added up is not a number.
+/// Why a value cannot be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotANumber;
+pub enum MeasureError {
+    /// It is to be added up and is not a number.
+    NotANumber,
+    /// It is to be compared with others and is not of their type.
+    OtherType,
+}
 
 /// What a source has computed over rows of one group.
 #[derive(Debug, Clone, Copy)]
@@ -119,16 +124,16 @@ impl Accumulator {
 
     /// Adds the value of one row. Returns by how many bytes the accumulator has grown.
     #[inline]
-    pub fn push(&mut self, value: ValueRef<'_>) -> Result<usize, NotANumber> {
+    pub fn push(&mut self, value: ValueRef<'_>) -> Result<usize, MeasureError> {
         match self {
             _ if value == ValueRef::Null => {}
             Self::Count(count) => *count += 1,
             Self::Integers { sum, count, .. } => {
                 let n = match value {
                     ValueRef::Integer(n) => n,
-                    ValueRef::Text(text) => text.parse().map_err(|_| NotANumber)?,
+                    ValueRef::Text(text) => text.parse().map_err(|_| MeasureError::NotANumber)?,
                     ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => {
-                        return Err(NotANumber);
+                        return Err(MeasureError::NotANumber);
                     }
                 };
                 *sum += i128::from(n);
@@ -146,7 +151,7 @@ impl Accumulator {
                     ValueRef::Null | ValueRef::Blob(_) => false,
                 };
                 if !is_number {
-                    return Err(NotANumber);
+                    return Err(MeasureError::NotANumber);
                 }
                 *count += 1;
             }
@@ -154,15 +159,18 @@ impl Accumulator {
                 let n = match value {
                     ValueRef::Integer(n) => n as f64,
                     ValueRef::Real(n) if n.is_finite() => n,
-                    ValueRef::Text(text) => parse_number(text).ok_or(NotANumber)?,
+                    ValueRef::Text(text) => parse_number(text).ok_or(MeasureError::NotANumber)?,
                     ValueRef::Null | ValueRef::Real(_) | ValueRef::Blob(_) => {
-                        return Err(NotANumber);
+                        return Err(MeasureError::NotANumber);
                     }
                 };
                 sum.add(n);
                 *count += 1;
             }
             Self::Extreme { kind, wanted, value: kept } => {
+                if !order::is_in_order(*kind, value) {
+                    return Err(MeasureError::OtherType);
+                }
                 let is_better =
                     *kept == Value::Null || order::compare(*kind, value, kept.as_value_ref()) == *wanted;
                 if is_better {
@@ -183,7 +191,7 @@ impl Accumulator {
     }
 
     /// Adds what a source has computed over so many rows. Returns by how many bytes the accumulator has grown.
-    fn push_part(&mut self, rows: u64, partial: Partial<'_>) -> Result<usize, NotANumber> {
+    fn push_part(&mut self, rows: u64, partial: Partial<'_>) -> Result<usize, MeasureError> {
         match (self, partial) {
             (_, Partial::Same(ValueRef::Null)) => Ok(0),
             (this @ (Self::Extreme { .. } | Self::Distinct { .. }), Partial::Same(value))
@@ -191,15 +199,15 @@ impl Accumulator {
             (this, Partial::Same(value)) => (0..rows).try_fold(0, |bytes, _| Ok(bytes + this.push(value)?)),
             (_, Partial::Sum { values: 0, .. }) => Ok(0),
             (Self::Integers { sum, count, .. }, Partial::Sum { sum: part, values }) => {
-                *sum += part.parse::<i128>().map_err(|_| NotANumber)?;
+                *sum += part.parse::<i128>().map_err(|_| MeasureError::NotANumber)?;
                 *count += values;
                 Ok(0)
             }
             (Self::Decimals { sum, count, .. }, Partial::Sum { sum: part, values }) => {
                 *count += values;
-                if sum.add_text(part) { Ok(0) } else { Err(NotANumber) }
+                if sum.add_text(part) { Ok(0) } else { Err(MeasureError::NotANumber) }
             }
-            (_, Partial::Sum { .. }) => Err(NotANumber),
+            (_, Partial::Sum { .. }) => Err(MeasureError::NotANumber),
             (this, Partial::Distinct(count)) => {
                 *this = Self::Count(count);
                 Ok(0)

@@ -42,6 +42,13 @@ impl Compiler<'_> {
                     "if each value counts for the rows below it, set `{}` in {fields_table}",
                     note.setting
                 )),
+                LayoutNoteKind::AssumedNull => Diagnostic::note(message).code("null_assumed").help(format!(
+                    "the manifest of `spile init` has `{}`; without that line the column is text",
+                    note.setting
+                )),
+                LayoutNoteKind::AssumedShortRows => Diagnostic::note(message)
+                    .code("short_rows")
+                    .help(format!("the manifest of `spile init` has `{}`", note.setting)),
             };
             self.diagnostics.push(diagnostic.at(&declared.name.location));
         }

@@ -21,6 +21,8 @@ pub(super) struct NearMissCounts {
     times: SpellingCounts,
     /// Texts of blanks only.
     blanks: u64,
+    /// Texts that are written where there is no value: `NA`, `-`.
+    null_names: u64,
     /// Numbers with a fraction.
     fractions: u64,
     /// Digits with leading zeros: postal codes, not numbers.
@@ -40,6 +42,7 @@ impl Default for NearMissCounts {
             dates: SpellingCounts::default(),
             times: SpellingCounts::default(),
             blanks: 0,
+            null_names: 0,
             fractions: 0,
             codes: 0,
             lengths: None,
@@ -138,6 +141,8 @@ impl NearMissCounts {
         let has_digit = text.bytes().take(DIGIT_BYTES_MAX).any(|byte| byte.is_ascii_digit());
         if !has_digit {
             self.blanks += u64::from(text.trim().is_empty());
+            let is_dash = || !text.contains(char::is_alphanumeric);
+            self.null_names += u64::from(is_null_name(text) || is_dash());
             self.observe_exception(row, text);
         } else if is_code(text) {
             self.codes += 1;
@@ -199,7 +204,8 @@ impl NearMissCounts {
         let total = self.total + native_numbers + native_others;
         let numbers = native_numbers + self.numbers.exact + self.numbers.similar;
         let dates = self.dates.exact + self.dates.similar;
-        let is_most = |count: u64| count >= 2 && count.saturating_mul(2) >= total;
+        let values = total - self.null_names;
+        let is_most = |count: u64| count >= 2 && count.saturating_mul(2) >= values;
         let (looks_like, counts, first) = if is_most(numbers) && !self.are_codes(native_numbers) {
             // Among native numbers every text is an exception; among texts, those that are not numbers.
             let among_texts = self.numbers.first_offender().or(self.first.as_ref());
@@ -241,6 +247,12 @@ impl NearMissCounts {
             self.codes == 0 && self.lengths.is_some_and(|(shortest, longest)| shortest < longest);
         native_numbers == 0 && texts_are_digits && !are_quantities
     }
+}
+
+/// Whether programs write this text where there is no value: R, pandas, Excel, MySQL.
+pub fn is_null_name(text: &str) -> bool {
+    const NULL_NAMES: [&str; 8] = ["na", "n/a", "#n/a", "nan", "null", "none", "<na>", "\\n"];
+    text.len() <= 4 && NULL_NAMES.iter().any(|name| text.eq_ignore_ascii_case(name))
 }
 
 /// `007`

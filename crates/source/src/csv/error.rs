@@ -9,6 +9,7 @@ use contract::diagnostic::Diagnostic;
 use contract::humanize::pluralize;
 use contract::source::SourceError;
 
+use super::SHORT_ROWS_CODE;
 use super::guess::EncodingGuess;
 use super::location::TextLocation;
 use crate::error_text::{self, ErrorText, expected_type, truncate};
@@ -150,7 +151,13 @@ impl CsvError {
     }
 
     pub(super) fn to_diagnostic(&self, file: &str, path: &Path) -> Diagnostic {
-        error_text::diagnostic(self.error_text(file), self.location(), path)
+        let diagnostic = error_text::diagnostic(self.error_text(file), self.location(), path);
+        match self {
+            Self::Ragged { fields, header, cause: None, .. } if fields < header => {
+                diagnostic.code(SHORT_ROWS_CODE)
+            }
+            _ => diagnostic,
+        }
     }
 
     /// For the log: the path, the position, and the value if there is one.

@@ -19,6 +19,19 @@ impl InferredFormat {
     fn is_decimal_comma(&self) -> bool {
         matches!(self, Self::Format(format, _) if FormatInference::is_decimal_comma(format))
     }
+
+    /// Of two readings of numbers, the only one without a decimal comma.
+    fn without_decimal_comma(&self) -> Option<DeclaredFormats> {
+        let Self::Ambiguous(AmbiguousFormat { formats, .. }) = self else { return None };
+        let [one, other] = &formats[..] else { return None };
+        let chosen = match [one, other].map(FormatInference::is_decimal_comma) {
+            [true, false] => other,
+            [false, true] => one,
+            [true, true] | [false, false] => return None,
+        };
+        let ColumnFormat::Number(number) = chosen else { return None };
+        Some(DeclaredFormats { number: Some(number.clone()), ..DeclaredFormats::default() })
+    }
 }
 
 /// A column whose format is still open.
@@ -64,6 +77,7 @@ pub(super) trait ColumnScan {
 pub(super) fn infer_formats<S: ColumnScan>(
     scan: &mut S,
     columns: &[ColumnProfiler],
+    delimiter: u8,
     declared: impl Fn(usize, DataType) -> DeclaredFormats,
 ) -> Result<Vec<InferredFormat>, S::Error> {
     let mut formats = vec![InferredFormat::default(); columns.len()];
@@ -87,8 +101,25 @@ pub(super) fn infer_formats<S: ColumnScan>(
                 *format = found;
             }
         }
+    } else if delimiter == b',' && has_decimal_points(&formats, columns) {
+        // A program that separates fields by commas and writes decimal points does not write decimal commas: the comma of
+        // `1,234` separates thousands.
+        let open = formats.iter().enumerate().filter_map(|(at, format)| {
+            Some(OpenColumn::new(at, &columns[at], &format.without_decimal_comma()?))
+        });
+        let open: Vec<_> = open.collect();
+        decide(scan, open, &mut formats)?;
     }
     Ok(formats)
+}
+
+/// Whether some column has a point before its decimals.
+fn has_decimal_points(formats: &[InferredFormat], columns: &[ColumnProfiler]) -> bool {
+    formats.iter().zip(columns).any(|(format, column)| match format {
+        InferredFormat::Format(format, DataType::Decimal) => !FormatInference::is_decimal_comma(format),
+        InferredFormat::None => column.inference.data_type() == DataType::Decimal,
+        InferredFormat::Format(..) | InferredFormat::Ambiguous(_) => false,
+    })
 }
 
 fn decide<S: ColumnScan>(

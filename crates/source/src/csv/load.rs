@@ -279,6 +279,14 @@ pub(super) fn parse(
                 .to_owned(),
         );
     }
+    if let [only] = &header[..]
+        && has_blank_separators(only, &text[rows_start..])
+    {
+        notes.push(
+            "each line is one field; if blanks separate its fields, save it with commas, semicolons or tabs instead"
+                .to_owned(),
+        );
+    }
     let scanner = RowScanner {
         text: &text,
         at: rows_start,
@@ -305,6 +313,19 @@ pub(super) fn parse(
         notes,
     };
     Ok(ParsedCsv { table, rows_start, left_out: rows.left_out, is_header_doubtful: is_doubtful })
+}
+
+/// Whether the only name and the lines below have one number of words each, most of which are numbers: a table of
+/// another program, in columns of a fixed width.
+fn has_blank_separators(name: &str, rows: &str) -> bool {
+    const LINES_MAX: usize = 5;
+    let words = name.split_whitespace().count();
+    let mut lines = rows.lines().filter(|line| !line.trim().is_empty()).take(LINES_MAX).peekable();
+    let is_like_name = |line: &str| {
+        let numbers = line.split_whitespace().filter(|word| TextClass::of(word) == TextClass::Number).count();
+        line.split_whitespace().count() == words && numbers * 2 > words
+    };
+    words > 1 && lines.peek().is_some() && lines.all(is_like_name)
 }
 
 /// A column's profile while its fields are read.
@@ -545,7 +566,7 @@ impl RowScanner<'_> {
     fn infer_formats(&self, starts: &[u32], columns: &[ColumnProfiler]) -> Vec<InferredFormat> {
         let mut scan = RowsInMemory { scanner: self, starts };
         let declared = |at: usize, data_type| self.options.formats(&self.header[at], data_type);
-        let Ok(formats) = infer_formats(&mut scan, columns, declared);
+        let Ok(formats) = infer_formats(&mut scan, columns, self.splitter.delimiter, declared);
         formats
     }
 

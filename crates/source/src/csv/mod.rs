@@ -53,6 +53,8 @@ use writer::CsvWriter;
 
 /// A larger file cannot be held in memory: positions in it have 32 bits.
 pub const FILE_BYTES_MAX: u64 = u32::MAX as u64 - 1;
+/// The code of the error that `short_rows` in the manifest removes.
+pub const SHORT_ROWS_CODE: &str = "short_rows";
 const COLUMNS_MAX: usize = 1024;
 
 /// How to read a file, where the file itself does not tell.

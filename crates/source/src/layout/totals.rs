@@ -61,6 +61,100 @@ const TOTAL_WORDS: &[&str] = &[
     "총계",
 ];
 
+/// Labels of other rows that summarize a column, in lower case. `Max` and `Min` are not among them: they are names.
+const STATISTIC_WORDS: &[&str] = &[
+    "average",
+    "avg",
+    "mean",
+    "median",
+    "minimum",
+    "maximum",
+    "std dev",
+    "standard deviation",
+    "durchschnitt",
+    "mittelwert",
+    "standardabweichung",
+    "moyenne",
+    "médiane",
+    "promedio",
+    "mediana",
+];
+
+/// How many rows at the end may be statistics.
+const STATISTIC_ROWS_MAX: usize = 6;
+
+/// Rows at the end that summarize the columns above: an average, a median. Returns where the table ends.
+pub(super) fn find_statistics(
+    rows: &impl DataRows,
+    end: usize,
+    unit: &str,
+    found: &mut LeftOutRows,
+) -> usize {
+    let is_statistic = |row: &SketchedRow| {
+        let lower = row.first_text().to_lowercase();
+        let label = lower.trim_end_matches(':').trim_end();
+        STATISTIC_WORDS.contains(&label) && row.cells.iter().any(|cell| cell.class == TextClass::Number)
+    };
+    let mut start = end;
+    let mut follows_gap = false;
+    for at in (end.saturating_sub(STATISTIC_ROWS_MAX)..end).rev() {
+        let row = rows.row(at);
+        let is_total = || start < end && is_total_label(row.first_text());
+        match row.cells.is_empty() {
+            true => follows_gap |= start < end,
+            false if at > 0 && is_statistic(&row) => {
+                start = at;
+                follows_gap |= row.follows_gap;
+            }
+            // A total above them is found as any other.
+            false => {
+                follows_gap |= is_total();
+                break;
+            }
+        }
+    }
+    if start == end {
+        return end;
+    }
+    let first = rows.row(start);
+    // Without a gap, a blank where the rows above have a value says that this is not one of them.
+    let ordinary: Vec<_> = (0..start.min(CONTRAST_ROWS_MAX)).map(|at| rows.row(at)).collect();
+    let has_blank = ordinary
+        .iter()
+        .all(|row| row.cells.is_empty() || row.cells.iter().any(|cell| first.get(cell.column).is_none()));
+    if !follows_gap && !has_blank {
+        let doubts: Vec<_> = (start..end).map(|at| (at, rows.row(at))).collect();
+        found.notes.extend(doubtful_totals(rows, end, &doubts, unit));
+        return end;
+    }
+    let count = (start..end).filter(|at| !rows.cells(*at).is_empty()).count();
+    let message = match count {
+        1 => format!(
+            "has a row that summarizes the table ({unit} {}: {}), which is left out",
+            first.number,
+            first.quoted()
+        ),
+        count => format!(
+            "has {count} rows that summarize the table (from {unit} {}: {}), which are left out",
+            first.number,
+            first.quoted()
+        ),
+    };
+    let setting = "footer_rows = 0".to_owned();
+    found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
+    found.read_only_reason = Some(outdated_by_writes(&[first.number], unit));
+    start
+}
+
+/// Why a table with rows of totals is not written.
+fn outdated_by_writes(numbers: &[u32], unit: &str) -> String {
+    format!(
+        "it has totals ({unit} {}) that a write would make wrong; remove them or, if they are at its end, say with \
+         `footer_rows` or `stop_at` in the manifest where the table ends",
+        name_rows(numbers)
+    )
+}
+
 /// Whether a cell may be the label of a row of totals: `Total`, `Summe Januar`, `North Total`.
 pub(crate) fn is_total_label(text: &str) -> bool {
     // Most labels are ruled out by their length or first letter.
@@ -133,8 +227,11 @@ pub(super) fn find_last_row_sum(rows: &impl DataRows, end: usize, unit: &str, fo
     let last = rows.row(at);
     let Some(label) = SumLabel::of(&last, &rows.cells(0)) else { return };
     let mut sums = ColumnSums::default();
+    let mut has_labels = true;
     for before in 0..at {
-        sums.add(&rows.cells(before));
+        let cells = rows.cells(before);
+        has_labels &= cells.first().is_none_or(|cell| cell.column < label.columns);
+        sums.add(&cells);
         // Most tables are ruled out by their first rows: without negative numbers, sums only grow.
         if before == CONTRAST_ROWS_MAX && label.is_text && sums.exceed(&last) {
             return;
@@ -146,8 +243,12 @@ pub(super) fn find_last_row_sum(rows: &impl DataRows, end: usize, unit: &str, fo
         SumCount::All(1) if at > ROWS_MIN => {
             found.notes.extend(doubtful_totals(rows, end, &[(at, last)], unit));
         }
-        // A rate or an average is not the sum of its column; without a label, nothing else says what the row is.
-        SumCount::Some(2..) if !label.is_text => {
+        // A rate or an average is not the sum of its column, so the sums of the others decide where just this row lacks what
+        // all others begin with.
+        SumCount::Some(2..) if !label.is_text && has_labels => {
+            leave_out_totals(vec![(at, last)], unit, found);
+        }
+        SumCount::Some(1..) if !label.is_text && at > ROWS_MIN => {
             found.notes.extend(doubtful_totals(rows, end, &[(at, last)], unit));
         }
         SumCount::All(_) | SumCount::Some(_) => {}
@@ -188,11 +289,7 @@ fn leave_out_totals(totals: Vec<(usize, SketchedRow)>, unit: &str, found: &mut L
         };
         let setting = "footer_rows = 0".to_owned();
         found.notes.push(LayoutNote { kind: LayoutNoteKind::LeftOut, message, setting });
-        found.read_only_reason = Some(format!(
-            "it has totals ({unit} {}) that a write would make wrong; remove them or, if they are at its end, say with \
-             `footer_rows` or `stop_at` in the manifest where the table ends",
-            name_rows(&numbers)
-        ));
+        found.read_only_reason = Some(outdated_by_writes(&numbers, unit));
     }
     found.rows.extend(totals.into_iter().map(|(at, _)| at));
 }

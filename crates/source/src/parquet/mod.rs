@@ -100,6 +100,7 @@ impl FileFormat for ParquetFile {
             found.has_nested_json = true;
             found.stated_types = file.columns.columns.iter().map(FileColumn::data_type).collect();
             found.read_only_reason = Some(READ_ONLY_REASON.to_owned());
+            found.decimal_paths = file.decimal_paths();
             file.for_each_row(&mut |number, _, cells| {
                 found.push_row(number, cells.iter().copied());
                 Ok::<_, ParseError>(ControlFlow::Continue(()))
@@ -257,6 +258,11 @@ impl<R: ChunkReader + 'static> OpenFile<R> {
         let reader = SerializedFileReader::new(input)?;
         let columns = FileColumns::new(reader.metadata().file_metadata().schema_descr())?;
         Ok(Self { reader, columns })
+    }
+
+    fn decimal_paths(&self) -> Vec<Vec<Option<String>>> {
+        let schema = self.reader.metadata().file_metadata().schema_descr().root_schema();
+        schema.get_fields().iter().flat_map(|field| nested::decimal_paths(field)).collect()
     }
 
     /// Passes each row to `visit`.

@@ -1,6 +1,6 @@
 //! Lists, maps and groups as JSON.
 
-use parquet::basic::{LogicalType, TimeUnit, Type as PhysicalType};
+use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as PhysicalType};
 use parquet::record::Field;
 use parquet::schema::types::{ColumnDescriptor, Type};
 
@@ -15,6 +15,47 @@ pub(super) fn is_supported(column: &ColumnDescriptor) -> bool {
         }
         (_, Some(LogicalType::Time(_) | LogicalType::Uuid | LogicalType::Variant(_))) => false,
         (_, _) => true,
+    }
+}
+
+/// Where decimals are inside a nested column, which are texts in its JSON: the names of members, and `None` for any element of a
+/// list or map. The first is the name of the column.
+pub(super) fn decimal_paths(column: &Type) -> Vec<Vec<Option<String>>> {
+    let mut paths = Vec::new();
+    collect_decimals(column, &mut vec![Some(column.name().to_owned())], &mut paths);
+    paths
+}
+
+fn collect_decimals(schema: &Type, path: &mut Vec<Option<String>>, paths: &mut Vec<Vec<Option<String>>>) {
+    let info = schema.get_basic_info();
+    if schema.is_primitive() {
+        let is_decimal = matches!(info.logical_type_ref(), Some(LogicalType::Decimal(_)))
+            || info.converted_type() == ConvertedType::DECIMAL;
+        if is_decimal {
+            paths.push(path.clone());
+        }
+        return;
+    }
+    let element = match info.converted_type() {
+        ConvertedType::LIST => Some(element_schema(schema)),
+        ConvertedType::MAP | ConvertedType::MAP_KEY_VALUE => Some(value_schema(schema)),
+        _ => None,
+    };
+    match element {
+        Some(element) => {
+            path.push(None);
+            if let Some(element) = element {
+                collect_decimals(element, path, paths);
+            }
+            path.pop();
+        }
+        None => {
+            for member in schema.get_fields() {
+                path.push(Some(member.name().to_owned()));
+                collect_decimals(member, path, paths);
+                path.pop();
+            }
+        }
     }
 }
 

@@ -236,3 +236,24 @@ fn a_damaged_file_is_an_error_wherever_it_ends() {
     assert!(load(b"PAR1").is_err());
     assert!(load(b"not a file").is_err());
 }
+
+#[test]
+fn the_schema_says_where_decimals_are_inside_nested_columns() {
+    let schema = "message t {
+        REQUIRED INT32 price (DECIMAL(9, 2));
+        REQUIRED GROUP detail {
+            REQUIRED INT32 net (DECIMAL(9, 2));
+            REQUIRED INT32 quantity;
+            REQUIRED GROUP lines (LIST) { REPEATED GROUP list { REQUIRED GROUP element { REQUIRED INT64 tax (DECIMAL(18, 4)); } } }
+            REQUIRED GROUP rates (MAP) { REPEATED GROUP key_value { REQUIRED BYTE_ARRAY key (UTF8); REQUIRED INT32 value (DECIMAL(5, 1)); } }
+        }
+    }";
+    let schema = parse_message_type(schema).expect("a schema");
+    let paths: Vec<String> = schema
+        .get_fields()
+        .iter()
+        .flat_map(|field| super::nested::decimal_paths(field))
+        .map(|path| path.iter().map(|step| step.as_deref().unwrap_or("*")).collect::<Vec<_>>().join("/"))
+        .collect();
+    assert_eq!(paths, ["price", "detail/net", "detail/lines/*/tax", "detail/rates/*"]);
+}

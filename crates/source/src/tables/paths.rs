@@ -57,18 +57,29 @@ fn add_column(table: &mut Table, column: PathColumn) -> bool {
         })
         .collect();
     let base_name = table.header[base].clone();
+    let is_decimal = table.decimal_paths.iter().any(|path| is_path_to(path, &base_name, &steps));
     table.add_column(name);
     let position = table.header.len() - 1;
     let mut has_values = false;
     for (row, doc) in docs.iter().enumerate() {
         let Some(node) = doc.as_ref().and_then(|doc| follow(doc.root(), &steps)) else { continue };
         let value = JsonValue::from_node(node);
-        let value = value.as_stored();
+        let value = match value.as_stored() {
+            StoredValue::Text(digits) if is_decimal => StoredValue::NumberText(digits),
+            value => value,
+        };
         has_values |= value != StoredValue::Null;
         table.set_value(row as u32, position, value);
     }
     table.computed.push((position, format!("it is a part of `{base_name}`")));
     has_values
+}
+
+/// Whether a declared path leads where the path of a schema leads.
+fn is_path_to(path: &[Option<String>], base: &str, steps: &[String]) -> bool {
+    let declared = std::iter::once(base).chain(steps.iter().map(String::as_str));
+    let is_same = |(known, step): (&Option<String>, &str)| known.as_deref().is_none_or(|known| known == step);
+    path.len() == steps.len() + 1 && path.iter().zip(declared).all(is_same)
 }
 
 fn follow<'d>(node: Node<'d>, steps: &[String]) -> Option<Node<'d>> {
@@ -85,6 +96,30 @@ mod tests {
 
     use super::add_path_columns;
     use crate::tables::{StoredValue, Table};
+
+    #[test]
+    fn a_text_that_the_schema_calls_a_decimal_is_one() {
+        let mut table = Table::new("items", vec!["detail".into()]);
+        let json = r#"{"net":"12.50","code":"12.50","lines":[{"tax":"0.10"}]}"#;
+        table.push_row(1, [(0, StoredValue::Json(json))]);
+        let path =
+            |steps: &[&str]| steps.iter().map(|step| (*step != "*").then(|| (*step).to_owned())).collect();
+        table.decimal_paths = vec![path(&["detail", "net"]), path(&["detail", "lines", "*", "tax"])];
+        let column = |name: &str, path: &str| ColumnOptions {
+            name: name.into(),
+            path: Some(path.into()),
+            ..ColumnOptions::default()
+        };
+        let columns = vec![
+            column("net", "/detail/net"),
+            column("code", "/detail/code"),
+            column("tax", "/detail/lines/0/tax"),
+        ];
+        add_path_columns(&mut table, &TableOptions { columns, ..TableOptions::default() });
+        let values = [1, 2, 3].map(|column| table.value(0, column));
+        let decimal = StoredValue::NumberText;
+        assert_eq!(values, [decimal("12.50"), StoredValue::Text("12.50"), decimal("0.10")]);
+    }
 
     #[test]
     fn a_path_leads_to_members_and_elements() {

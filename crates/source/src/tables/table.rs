@@ -67,6 +67,8 @@ pub(crate) struct Table {
     pub(crate) has_nested_json: bool,
     /// The types that the file itself states, for columns without any value; empty if it states none.
     pub(crate) stated_types: Vec<DataType>,
+    /// Where texts inside nested JSON are decimals: names of the column and of members, `None` for any element.
+    pub(crate) decimal_paths: Vec<Vec<Option<String>>>,
     columns: Vec<ColumnData>,
     /// Each row's number in the file, as people count.
     row_numbers: Vec<u32>,
@@ -185,6 +187,7 @@ impl Table {
             is_schemaless: false,
             has_nested_json: false,
             stated_types: Vec::new(),
+            decimal_paths: Vec::new(),
             row_numbers: Vec::new(),
             outdated: Vec::new(),
             cell_count: 0,

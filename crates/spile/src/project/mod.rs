@@ -7,6 +7,7 @@
 //! Without a manifest, Spile generates the one that `spile init` would write and compiles that, so there is only one
 //! code path.
 
+mod assumed;
 mod backends;
 mod databases;
 mod declared;
@@ -40,6 +41,7 @@ use crate::author_folder::{Author, AuthorFolder, Directories, SERVER_FILE, Serve
 use crate::lock::{self, LockState};
 use crate::report::SourceSummary;
 use crate::settings::EnvNames;
+use assumed::AssumedTable;
 use backends::build_backends;
 use databases::adopt_descriptions;
 pub(crate) use databases::shown_path;
@@ -305,7 +307,9 @@ impl Project {
         let mut opener = SourceOpener::reusing(served, lock::lock_path(self));
         let manifest = match &self.input {
             ProjectInput::Manifest(file) => self.read_manifest(file, &mut opener, &mut scan)?,
-            ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
+            ProjectInput::Files(files) => {
+                self.generate_manifest(files, &mut opener, &mut scan, ManifestUse::ForServing)?
+            }
             ProjectInput::Database(url) => self.generate_for_database(url, &mut opener, &mut scan)?,
         };
         let SourceOpener { mut sources, loaded, failures, .. } = opener;
@@ -496,6 +500,7 @@ impl Project {
         files: &[PathBuf],
         opener: &mut SourceOpener<'_>,
         scan: &mut Scan,
+        use_of_manifest: ManifestUse,
     ) -> anyhow::Result<Option<Manifest>> {
         let irregular = self.irregular.iter().map(|one| &one.path);
         let stems: Vec<String> = files.iter().chain(irregular).map(|file| stem(file)).collect();
@@ -517,13 +522,16 @@ impl Project {
             let location = SourceLocation::File(file.clone());
             scan.locations.push(location.clone());
             let display_name = file_name(file);
-            let mut open_with = |settings: &SourceSettings| {
+            let open_with = |opener: &mut SourceOpener<'_>,
+                             settings: &SourceSettings,
+                             assumed: Vec<AssumedTable>|
+             -> Result<(), Box<SourceFailure>> {
                 let spec = SourceSpec {
                     name: &name,
                     location: &location,
                     display_name: &display_name,
                     settings,
-                    tables: Vec::new(),
+                    tables: assumed.iter().map(|one| one.declaration(kind, &name)).collect(),
                     declared_columns: Vec::new(),
                     backups: BackupPolicy::Daily,
                     memory_bytes_max: memory::default_bytes_max(),
@@ -532,10 +540,29 @@ impl Project {
                 };
                 opener
                     .open(&spec, self.source_failures)
-                    .map_err(|error| Box::new(SourceFailure::of_source(&spec, error)))
+                    .map_err(|error| Box::new(SourceFailure::of_source(&spec, error)))?;
+                opener.note_assumed(assumed);
+                Ok(())
             };
-            match open_with(&default_settings(kind)) {
-                Ok(()) => {}
+            let settings = default_settings(kind);
+            match open_with(opener, &settings, Vec::new()) {
+                Ok(()) => {
+                    // Where the file could not be read again, what is there is not the worst reading.
+                    let assumed = opener.assumed_of_last(kind);
+                    if !assumed.is_empty() && open_with(opener, &settings, assumed).is_ok() {
+                        opener.forget_last_but_one();
+                    }
+                }
+                // Whoever asks for a manifest gets one that works, and edits it; without one, nobody sees what was assumed.
+                Err(failure)
+                    if use_of_manifest == ManifestUse::ForAuthor
+                        && failure.error.code == Some(source::csv::SHORT_ROWS_CODE) =>
+                {
+                    let assumed = vec![assumed::short_rows(&stem(file), &failure.error.message)];
+                    if open_with(opener, &settings, assumed).is_err() {
+                        opener.failures.push(*failure);
+                    }
+                }
                 // Many JSON files are not tables, and the user did not name this one.
                 Err(failure) if kind == SourceKind::Json && files.len() > 1 && json::is_json(file) => {
                     let note = Diagnostic::note(failure.warning().message).code("skipped");
@@ -544,11 +571,15 @@ impl Project {
                         None => note,
                     });
                 }
-                Err(failure) => match fallback_settings(kind, file).map(|settings| open_with(&settings)) {
-                    Some(Ok(())) => {}
-                    Some(Err(failure)) => opener.failures.push(*failure),
-                    None => opener.failures.push(*failure),
-                },
+                Err(failure) => {
+                    match fallback_settings(kind, file)
+                        .map(|settings| open_with(opener, &settings, Vec::new()))
+                    {
+                        Some(Ok(())) => {}
+                        Some(Err(failure)) => opener.failures.push(*failure),
+                        None => opener.failures.push(*failure),
+                    }
+                }
             }
         }
         let is_fatal = self.source_failures == SourceFailurePolicy::Fail || opener.loaded.is_empty();
@@ -603,7 +634,9 @@ impl Project {
         let sources = Sources::default();
         let mut opener = SourceOpener::reusing(&sources, None);
         let made = match &self.input {
-            ProjectInput::Files(files) => self.generate_manifest(files, &mut opener, &mut scan)?,
+            ProjectInput::Files(files) => {
+                self.generate_manifest(files, &mut opener, &mut scan, ManifestUse::ForAuthor)?
+            }
             ProjectInput::Database(url) => self.generate_for_database(url, &mut opener, &mut scan)?,
             ProjectInput::Manifest(_) => {
                 bail!("a manifest exists already; `spile check` shows what it compiles to")
@@ -621,6 +654,15 @@ impl Scan {
 
 fn has_error(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(|one| one.severity == Severity::Error)
+}
+
+/// What a generated manifest is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ManifestUse {
+    /// Its author reads and edits it.
+    ForAuthor,
+    /// Nobody sees it.
+    ForServing,
 }
 
 /// Opens the sources of a project one after the other.
@@ -665,6 +707,27 @@ impl<'s> SourceOpener<'s> {
         };
         self.loaded.push(loaded);
         Ok(())
+    }
+
+    /// What the source that was opened last would better be read with.
+    fn assumed_of_last(&self, kind: SourceKind) -> Vec<AssumedTable> {
+        let last = self.loaded.last().filter(|last| last.stale.is_none());
+        last.map(|last| assumed::assumed_tables(kind, &last.facts)).unwrap_or_default()
+    }
+
+    /// Notes what the source that was opened last is read with.
+    fn note_assumed(&mut self, assumed: Vec<AssumedTable>) {
+        if let Some(last) = self.loaded.last_mut() {
+            assumed::add_notes(&mut last.facts, assumed);
+        }
+    }
+
+    /// Forgets the source that was opened before the last one: it is the same file, read in another way.
+    fn forget_last_but_one(&mut self) {
+        if let Some(at) = self.loaded.len().checked_sub(2) {
+            self.loaded.remove(at);
+            self.sources.forget_last_but_one();
+        }
     }
 }
 

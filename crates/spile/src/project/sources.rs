@@ -256,6 +256,13 @@ impl Sources {
         })
     }
 
+    /// Closes the source that was opened before the last one.
+    pub(super) fn forget_last_but_one(&mut self) {
+        if let Some(at) = self.open.len().checked_sub(2) {
+            self.open.remove(at);
+        }
+    }
+
     /// A served source that cannot be read any more, with its last known facts; `None` if it is not served.
     pub(super) fn open_stale(
         &mut self,

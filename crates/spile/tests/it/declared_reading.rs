@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::questions::Answers;
 
-fn folder(files: &[(&str, &str)]) -> TempDir {
+pub(crate) fn folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, text) in files {
         std::fs::write(folder.path().join(name), text).expect("a file");
@@ -25,7 +25,7 @@ fn items(answers: &mut Answers, tool: &str, arguments: &Json, members: &[&str]) 
     items.iter().map(row).collect::<Vec<_>>().join("; ")
 }
 
-fn check(path: &Path, calls: &[(&str, Json, &[&str], &str)]) {
+pub(crate) fn check(path: &Path, calls: &[(&str, Json, &[&str], &str)]) {
     let mut answers = Answers::start(path);
     for (tool, arguments, members, expected) in calls {
         let found = items(&mut answers, tool, arguments, members);

@@ -193,6 +193,10 @@ fn a_formatted_value_written_back_is_byte_identical() {
         let mut shape = compiled.contract.collections[0].shape.clone();
         let source = Csv::open(&copy, csv::Options { poll_interval_ms: 0, ..csv::Options::default() });
         let all = rows(&source, &shape);
+        // What only its sums show to be a total is one no longer after a write, which is refused.
+        if name == "analytics.csv" {
+            continue;
+        }
         let is_unique = |column: &usize| {
             let mut values: Vec<String> = all.iter().map(|row| format!("{:?}", row[*column])).collect();
             values.sort();

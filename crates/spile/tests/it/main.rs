@@ -37,6 +37,7 @@ mod hostile_names;
 #[allow(dead_code, reason = "the other tests use more of it")]
 #[path = "../../../servers/tests/it/http_server.rs"]
 mod http_server;
+mod inferred_reading;
 mod inspector;
 mod install;
 mod keys;

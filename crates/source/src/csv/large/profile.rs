@@ -200,7 +200,7 @@ impl LargeTable {
     ) -> Result<Vec<InferredFormat>, CsvError> {
         let mut scan = RowsOfFile { table: self, path, first_values: vec![None; columns.len()] };
         let declared = |at: usize, data_type| options.table.formats(&self.table.header[at], data_type);
-        infer_formats(&mut scan, columns, declared)
+        infer_formats(&mut scan, columns, self.table.splitter.delimiter, declared)
     }
 
     pub(super) fn profiles(&self) -> &[CsvColumnProfile] {
