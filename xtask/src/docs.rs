@@ -1,17 +1,18 @@
 //! `cargo xtask docs`: writes the documents that are generated from the code.
 
 use std::fs;
+use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::sh;
+use crate::{build, sh};
 
-/// Each document, with the crate and the example that print it.
-const DOCUMENTS: &[(&str, &str, &str)] = &[
-    ("docs/protocol-matrix.md", "wire", "matrix"),
-    ("docs/error-codes.md", "wire", "errors"),
-    ("docs/manifest.md", "contract", "manifest_reference"),
-    ("docs/spile.schema.json", "contract", "manifest_schema"),
+/// Each document, with the example that prints it.
+const DOCUMENTS: &[(&str, &str)] = &[
+    ("docs/protocol-matrix.md", "matrix"),
+    ("docs/error-codes.md", "errors"),
+    ("docs/manifest.md", "manifest_reference"),
+    ("docs/spile.schema.json", "manifest_schema"),
 ];
 
 pub fn run(args: &[String]) -> Result<()> {
@@ -24,12 +25,12 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 fn write(env: &sh::Env) -> Result<()> {
-    for (path, package, example) in DOCUMENTS {
+    for (path, example) in DOCUMENTS {
         let file = sh::repo_root().join(path);
         if let Some(folder) = file.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(&file, generate(package, example, env)?).with_context(|| format!("cannot write {path}"))?;
+        fs::write(&file, generate(example, env)?).with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
     }
     Ok(())
@@ -38,9 +39,9 @@ fn write(env: &sh::Env) -> Result<()> {
 /// Fails if a committed document differs from the generated one.
 pub fn check(env: &sh::Env) -> Result<()> {
     let mut stale = Vec::new();
-    for (path, package, example) in DOCUMENTS {
+    for (path, example) in DOCUMENTS {
         let committed = fs::read_to_string(sh::repo_root().join(path)).unwrap_or_default();
-        if committed == generate(package, example, env)? {
+        if committed == generate(example, env)? {
             println!("{path} is up to date");
         } else {
             stale.push(*path);
@@ -52,6 +53,6 @@ pub fn check(env: &sh::Env) -> Result<()> {
     Ok(())
 }
 
-fn generate(package: &str, example: &str, env: &sh::Env) -> Result<String> {
-    sh::output(sh::cargo().args(["run", "--quiet", "--package", package, "--example", example]).envs(env))
+fn generate(example: &str, env: &sh::Env) -> Result<String> {
+    sh::output(&mut Command::new(build::executable(env, example)?))
 }

@@ -18,16 +18,14 @@ struct FuzzArgs {
 pub fn run(args: &[String]) -> Result<()> {
     let request = parse_args(args)?;
     ensure!(sh::repo_root().join("fuzz/Cargo.toml").exists(), "`fuzz/Cargo.toml` not found in this clone");
-    ensure!(
-        sh::succeeds(nightly_cargo().arg("--version")),
-        "fuzzing needs a nightly toolchain; run `rustup toolchain install nightly`"
-    );
-    if !sh::succeeds(cargo_fuzz().arg("--version")) {
+    let toolchain = Toolchain::choose();
+    println!("fuzzing with the {} toolchain", toolchain.name());
+    if !sh::succeeds(cargo_fuzz(toolchain).arg("--version")) {
         println!("cargo-fuzz is missing; installing it");
         sh::run(sh::cargo().args(["install", "cargo-fuzz", "--locked"]))?;
     }
 
-    let all = targets()?;
+    let all = targets(toolchain)?;
     let chosen = match &request.target {
         None => all,
         Some(name) if all.contains(name) => vec![name.clone()],
@@ -36,7 +34,7 @@ pub fn run(args: &[String]) -> Result<()> {
     for target in &chosen {
         let begun = Instant::now();
         println!("fuzz {target}: {} s", request.seconds);
-        sh::run(&mut fuzz_command(target, request.seconds)?).with_context(|| {
+        sh::run(&mut fuzz_command(toolchain, target, request.seconds)?).with_context(|| {
             format!("`{target}` failed; an input it found lies in fuzz/artifacts/{target}: make that a test")
         })?;
         println!("fuzz {target}: clean, {}", sh::elapsed_seconds(begun));
@@ -45,13 +43,13 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 /// Starts from the corpus of earlier runs and the seeds; a target may have a dictionary of its own.
-fn fuzz_command(target: &str, seconds: u32) -> Result<Command> {
+fn fuzz_command(toolchain: Toolchain, target: &str, seconds: u32) -> Result<Command> {
     let fuzz = sh::repo_root().join("fuzz");
     let (corpus, seeds) = (fuzz.join("corpus").join(target), fuzz.join("seeds").join(target));
     std::fs::create_dir_all(&corpus).with_context(|| format!("cannot make `{}`", corpus.display()))?;
     let words = fuzz.join("words").join(format!("{target}.dict"));
 
-    let mut command = cargo_fuzz();
+    let mut command = cargo_fuzz(toolchain);
     command.args(["run", target]).arg(&corpus);
     if seeds.exists() {
         command.arg(&seeds);
@@ -68,25 +66,50 @@ fn fuzz_command(target: &str, seconds: u32) -> Result<Command> {
     Ok(command)
 }
 
-fn targets() -> Result<Vec<String>> {
-    let listed = sh::output(cargo_fuzz().arg("list"))?;
+fn targets(toolchain: Toolchain) -> Result<Vec<String>> {
+    let listed = sh::output(cargo_fuzz(toolchain).arg("list"))?;
     Ok(listed.lines().map(str::to_owned).collect())
 }
 
-fn cargo_fuzz() -> Command {
-    let mut command = nightly_cargo();
+fn cargo_fuzz(toolchain: Toolchain) -> Command {
+    let mut command = toolchain.cargo();
     command.arg("fuzz");
     command
 }
 
-fn nightly_cargo() -> Command {
-    let mut command = Command::new("cargo");
-    command.arg("+nightly").current_dir(sh::repo_root());
-    // The cargo that runs xtask sets these; they would force the stable toolchain on cargo-fuzz.
-    for set in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
-        command.env_remove(set);
+/// What compiles the targets. Sanitizers and coverage are unstable options of the compiler.
+#[derive(Clone, Copy)]
+enum Toolchain {
+    Nightly,
+    /// The one that builds everything else, told to accept unstable options.
+    Stable,
+}
+
+impl Toolchain {
+    fn choose() -> Self {
+        if sh::succeeds(Self::Nightly.cargo().arg("--version")) { Self::Nightly } else { Self::Stable }
     }
-    command
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Nightly => "nightly",
+            Self::Stable => "stable",
+        }
+    }
+
+    fn cargo(self) -> Command {
+        let mut command = Command::new("cargo");
+        command.current_dir(sh::repo_root());
+        // The cargo that runs xtask sets these; they would force its own toolchain on cargo-fuzz.
+        for set in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+            command.env_remove(set);
+        }
+        match self {
+            Self::Nightly => command.arg("+nightly"),
+            Self::Stable => command.env("RUSTC_BOOTSTRAP", "1"),
+        };
+        command
+    }
 }
 
 fn parse_args(args: &[String]) -> Result<FuzzArgs> {

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, reason = "a command-line tool: its output is its product")]
 
 mod bench;
+mod build;
 mod cache;
 mod ci;
 mod conformance;

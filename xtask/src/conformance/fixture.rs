@@ -1,30 +1,14 @@
-//! The server under test: builds it, starts it on a free port, and stops it.
+//! The server under test: starts it on a free port, and stops it.
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
-
-use crate::sh;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Builds the binary and returns its path.
-pub fn build(env: &sh::Env, package: &str, name: &str) -> Result<PathBuf> {
-    let mut build = sh::cargo();
-    build.args(["build", "--package", package, "--bin", name, "--message-format=json-render-diagnostics"]);
-    let messages = sh::output(build.envs(env))?;
-    let mut binaries = messages.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).ok()?;
-        let is_it = message["target"]["name"] == name;
-        message["executable"].as_str().filter(|_| is_it).map(PathBuf::from)
-    });
-    binaries.next_back().with_context(|| format!("cargo built `{name}` but did not say where"))
-}
 
 /// A running server; stops when dropped.
 pub struct Fixture {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 
 use crate::cache::{Cache, Suite};
-use crate::sh;
+use crate::{build, sh};
 
 use self::baseline::Baseline;
 use self::fixture::Fixture;
@@ -194,7 +194,7 @@ pub fn run(args: &[String]) -> Result<()> {
     match args {
         [] => against_fixture(&sh::Env::default()),
         [flag] if flag == "--handshake-gateway" => {
-            let binary = fixture::build(&sh::Env::default(), "spile", "spile")?;
+            let binary = build::executable(&sh::Env::default(), "spile")?;
             run_suites(&ServerUnderTest::Gateway { binary, upstream: UpstreamEra::Handshake })
         }
         [flag, url] if flag == "--url" => run_suites(&ServerUnderTest::External(url.clone())),
@@ -203,11 +203,11 @@ pub fn run(args: &[String]) -> Result<()> {
 }
 
 pub fn against_fixture(env: &sh::Env) -> Result<()> {
-    let binary = fixture::build(env, "spile", "spile")?;
+    let binary = build::executable(env, "spile")?;
     run_suites(&ServerUnderTest::Folder(binary.clone()))?;
     run_suites(&ServerUnderTest::Gateway { binary, upstream: UpstreamEra::Newest })?;
-    run_suites(&ServerUnderTest::Fixture(fixture::build(env, "testkit", "fixture")?))?;
-    client::run_client_suites(&Cache::locate()?, &fixture::build(env, "testkit", "conformance-client")?)
+    run_suites(&ServerUnderTest::Fixture(build::executable(env, "fixture")?))?;
+    client::run_client_suites(&Cache::locate()?, &build::executable(env, "conformance-client")?)
 }
 
 fn run_suites(server: &ServerUnderTest) -> Result<()> {

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 
 use crate::cache::Cache;
-use crate::sh;
+use crate::{build, sh};
 use sqlmap::Extent;
 
 const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N]; `judges sqlmap --sample`: what CI runs";
@@ -105,9 +105,7 @@ pub fn run(args: &[String]) -> Result<()> {
 
 /// The part that CI runs, with the binary that its tests built.
 pub fn sqlmap_sample(env: &sh::Env) -> Result<()> {
-    sh::run(sh::cargo().args(["build", "-p", "spile", "--bin", "spile"]).envs(env))?;
-    let target = env.get("CARGO_TARGET_DIR").map(PathBuf::from);
-    sqlmap::run(&Cache::locate()?, &binary_path(target, "debug", "spile")?, Extent::Sample)
+    sqlmap::run(&Cache::locate()?, &build::executable(env, "spile")?, Extent::Sample)
 }
 
 /// Adds rows to Excel tables, and lets openpyxl read them.
@@ -122,13 +120,9 @@ fn grown_tables(cache: &Cache, spile: &Path) -> Result<()> {
 }
 
 fn release_binary(name: &str) -> Result<PathBuf> {
-    binary_path(None, "release", name)
-}
-
-fn binary_path(target: Option<PathBuf>, profile: &str, name: &str) -> Result<PathBuf> {
-    let configured = || std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    let target = target.or_else(configured).unwrap_or_else(|| sh::repo_root().join("target"));
-    let path = target.join(profile).join(name);
+    let configured = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    let target = configured.unwrap_or_else(|| sh::repo_root().join("target"));
+    let path = target.join("release").join(name);
     path.canonicalize().with_context(|| format!("{} was not built", path.display()))
 }
 
