@@ -144,6 +144,8 @@ impl Task {
             () = record => None,
         };
         if ended.is_none() {
+            // Before the work is dropped.
+            self.goes_on_elsewhere.store(true, Ordering::Relaxed);
             self.saved_changes.send_replace(u64::MAX);
         }
         ended
@@ -276,6 +278,10 @@ impl CheckpointSink for TaskCheckpoints {
                 task.save(&server).await;
             }
         })
+    }
+
+    fn goes_on_elsewhere(&self) -> bool {
+        self.task.upgrade().is_some_and(|task| task.goes_on_elsewhere.load(Ordering::Relaxed))
     }
 }
 
@@ -636,6 +642,7 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
         saved_changes: watch::Sender::new(0),
         written: AtomicU64::new(sequence.0),
         leased_until_ms: AtomicU64::new(0),
+        goes_on_elsewhere: AtomicBool::new(false),
         write_order: tokio::sync::Mutex::default(),
     }
 }

@@ -165,6 +165,8 @@ pub(crate) struct Task {
     written: AtomicU64,
     /// Until then, no other process runs it.
     leased_until_ms: AtomicU64,
+    /// Whether another process took it, so that its work here is dropped.
+    goes_on_elsewhere: AtomicBool,
     /// Held while a state is encoded and written.
     write_order: tokio::sync::Mutex<()>,
 }
@@ -237,6 +239,7 @@ impl Tasks {
             saved_changes: watch::Sender::new(0),
             written: AtomicU64::new(0),
             leased_until_ms: AtomicU64::new(0),
+            goes_on_elsewhere: AtomicBool::new(false),
             write_order: tokio::sync::Mutex::default(),
         });
         {

@@ -1,11 +1,11 @@
 //! Who runs a task: one process at a time, and none whose creation nobody was told of.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use host::{CallerIdentity, Config, Server};
-use spile_core::{DetachedWork, Limits, Outcome, Principal, Provider, Run, ToolResult};
+use spile_core::{Checkpoints, DetachedWork, Limits, Outcome, Principal, Provider, Run, ToolResult};
 use testkit::FakePlatform;
 use tokio::sync::Notify;
 
@@ -23,6 +23,49 @@ fn counted(runs: &Arc<AtomicUsize>, gate: &Arc<Notify>, process: &'static str) -
             ToolResult::text(process).into()
         })))
     })
+}
+
+/// Notes whether its work was cancelled when it is dropped.
+struct Dropped {
+    checkpoints: Checkpoints,
+    is_cancelled: Arc<Mutex<Vec<bool>>>,
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        let is_cancelled = !self.checkpoints.goes_on_elsewhere();
+        self.is_cancelled.lock().expect("no panic before").push(is_cancelled);
+    }
+}
+
+/// Work that ends only by being dropped.
+fn endless(is_cancelled: &Arc<Mutex<Vec<bool>>>) -> Arc<dyn Provider> {
+    let is_cancelled = is_cancelled.clone();
+    provider(vec![task_tool("endless")], move |_, _| {
+        let is_cancelled = is_cancelled.clone();
+        Run::Now(Outcome::Detach(DetachedWork::new(move |checkpoints| {
+            Box::pin(async move {
+                let _dropped = Dropped { checkpoints, is_cancelled };
+                std::future::pending().await
+            })
+        })))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_goes_on_in_another_process_is_not_cancelled() {
+    let (here, there) = (Arc::default(), Arc::default());
+    let cluster = Cluster::new();
+    let (one, other) = (cluster.start(vec![endless(&here)]), cluster.start(vec![endless(&there)]));
+    let id = start_task(&one, "endless").await;
+    settle().await;
+    cluster.outlive_the_lease();
+    assert_eq!(member(&get(&other, &id).await, "status"), "working");
+    tokio::time::sleep(RENEWED).await;
+    assert_eq!(*here.lock().expect("no panic before"), [false]);
+    respond(&other, &request("tasks/cancel", &format!(r#""taskId":"{id}""#))).await;
+    settle().await;
+    assert_eq!(*there.lock().expect("no panic before"), [true]);
 }
 
 fn ada() -> CallerIdentity {
