@@ -206,6 +206,11 @@ pub struct Checkpoints(Option<Arc<dyn CheckpointSink>>);
 /// calls that its own calls make.
 pub trait CheckpointSink: Send + Sync {
     fn save(&self, memo: Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    /// See [`Checkpoints::goes_on_elsewhere`].
+    fn goes_on_elsewhere(&self) -> bool {
+        false
+    }
 }
 
 impl std::fmt::Debug for Checkpoints {
@@ -233,6 +238,11 @@ impl Checkpoints {
         if let Some(sink) = &self.0 {
             sink.save(memo).await;
         }
+    }
+
+    /// Whether another process does the same work by now. Work that is dropped then is not cancelled.
+    pub fn goes_on_elsewhere(&self) -> bool {
+        self.0.as_ref().is_some_and(|sink| sink.goes_on_elsewhere())
     }
 }
 

@@ -62,13 +62,14 @@ struct CancelOnDrop {
     server: Arc<RemoteServer>,
     call: Arc<CallToForward>,
     task_id: Option<String>,
+    checkpoints: Checkpoints,
 }
 
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         let Some(id) = self.task_id.take() else { return };
-        // A gateway that stops leaves the task to the one that starts next.
-        if self.server.is_stopping.load(Ordering::Relaxed) {
+        // A gateway that stops leaves the task to the one that starts next, and one that was held up to its replica.
+        if self.server.is_stopping.load(Ordering::Relaxed) || self.checkpoints.goes_on_elsewhere() {
             return;
         }
         let (server, call) = (self.server.clone(), self.call.clone());
@@ -116,8 +117,12 @@ impl RemoteServer {
     ) -> Outcome {
         let memo = Memo::Task(task.clone()).encode();
         checkpoints.save(memo.as_str().as_bytes().to_vec()).await;
-        let mut guard =
-            CancelOnDrop { server: self.clone(), call: call.clone(), task_id: Some(task.id.clone()) };
+        let mut guard = CancelOnDrop {
+            server: self.clone(),
+            call: call.clone(),
+            task_id: Some(task.id.clone()),
+            checkpoints,
+        };
         let answered = match self.collect_answers(&call, &task.open).await {
             Ok(responses) => self.answer_task(&call, &task, &responses).await,
             Err(outcome) => Err(outcome),

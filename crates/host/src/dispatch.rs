@@ -245,10 +245,7 @@ impl Server {
         });
         match page {
             Some(body) => ok_response(body),
-            None => error_response(
-                &RpcError::invalid_params("`params.cursor`: unknown cursor; start again without one"),
-                to,
-            ),
+            None => error_response(&RpcError::invalid_params(registry.cursor_problem(cursor)), to),
         }
     }
 
@@ -301,10 +298,7 @@ impl Server {
         let page_items_max = self.limits.page_items_max.max(1);
         let from = page.and_then(|page| page.checked_mul(page_items_max));
         let Some(from) = from.filter(|from| *from == 0 || *from < children.len()) else {
-            return error_response(
-                &RpcError::invalid_params("`params.cursor`: unknown cursor; start again without one"),
-                to,
-            );
+            return error_response(&RpcError::invalid_params(registry.cursor_problem(cursor)), to);
         };
         let until = (from + page_items_max).min(children.len());
         let next = (until < children.len()).then(|| registry.cursor(until / page_items_max));

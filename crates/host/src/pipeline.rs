@@ -231,7 +231,7 @@ async fn run_round(
         CallRoute::Provider(provider) => provider,
         // Boxed: it is rare, and inline it would make every call's future larger.
         CallRoute::ResourceProviders(providers) => {
-            return Box::pin(try_providers(server, providers, call, job, after_ms)).await;
+            return check_keys(Box::pin(try_providers(server, providers, call, job, after_ms)).await);
         }
     };
     let run = start(server, provider, call, job, after_ms);

@@ -18,6 +18,7 @@ use crate::caller_key::CallerKey;
 use crate::connection_state::ConnectionState;
 use crate::observer::{self, CallObserver};
 use crate::registry::{self, Registry, UnservedItem};
+use crate::replicas::ReplicaOutbox;
 use crate::sessions::{SessionStateError, SessionTicket, Sessions, TicketMemo};
 use crate::sharded_counter::ShardedCounter;
 use crate::subscriptions::{SubscriptionEvent, SubscriptionHub};
@@ -88,6 +89,8 @@ pub struct Server {
     pub(crate) reads_request_heads: AtomicBool,
     /// Whether other processes learn what happens here.
     pub(crate) has_replicas: AtomicBool,
+    /// What they still have to learn.
+    pub(crate) replica_outbox: ReplicaOutbox,
 }
 
 /// Whether a caller still has access.
@@ -246,6 +249,7 @@ impl Server {
             started_ms: platform.now_ms(),
             reads_request_heads: AtomicBool::new(false),
             has_replicas: AtomicBool::new(false),
+            replica_outbox: ReplicaOutbox::default(),
             name,
             limits,
             platform,

@@ -113,4 +113,23 @@ impl Registry {
         (cursor == self.cursor(page) && u32::from_str_radix(fingerprint, 16) == Ok(self.fingerprint))
             .then_some(page)
     }
+
+    /// Why a cursor does not lead to a page.
+    pub(crate) fn cursor_problem(&self, cursor: Option<&str>) -> &'static str {
+        let of_other_list =
+            cursor.and_then(|cursor| cursor.split_once('-')).is_some_and(|(fingerprint, page)| {
+                let is_hex =
+                    |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+                fingerprint.len() == 8
+                    && is_hex(fingerprint)
+                    && is_hex(page)
+                    && u32::from_str_radix(fingerprint, 16) != Ok(self.fingerprint)
+            });
+        match of_other_list {
+            true => {
+                "`params.cursor`: the list has changed since, or it is of another server; start again without one"
+            }
+            false => "`params.cursor`: unknown cursor; start again without one",
+        }
+    }
 }

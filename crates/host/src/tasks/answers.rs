@@ -8,6 +8,7 @@ use spile_core::{CallError, CallResult, EventSink};
 use wire::TaskRequest;
 use wire::encode::{self, TaskAnswer, TaskSnapshot, TaskStatus};
 
+use super::durable::TaskPage;
 use super::inbox::{self, TaskMessage};
 use super::{FoundTask, Task, TaskOwner};
 use crate::connection_state::ConnectionState;
@@ -123,20 +124,8 @@ pub(crate) async fn list_tasks(
     owner: TaskOwner,
     cursor: Option<String>,
 ) -> Result<CallResponse, CallError> {
-    let tasks = server.tasks.list_for(&server, &owner).await?;
-    let from = match cursor.as_deref() {
-        None | Some("") => 0,
-        Some(last) => match tasks.iter().position(|task| task.id == last) {
-            Some(at) => at + 1,
-            None => {
-                let reason = "unknown cursor".to_owned();
-                return Err(CallError::InvalidParams { path: "params.cursor".into(), reason });
-            }
-        },
-    };
-    let until = (from + server.limits.page_items_max).min(tasks.len());
-    let next = (until < tasks.len()).then(|| tasks[until - 1].id.clone());
-    let tasks = tasks[from..until].to_vec();
+    let after = cursor.as_deref().filter(|cursor| !cursor.is_empty());
+    let TaskPage { tasks, next } = server.tasks.list_for(&server, &owner, after).await?;
     Ok(CallResponse::TaskAnswer(TaskAnswer::List { tasks, next }))
 }
 

@@ -5,18 +5,22 @@
 //! process that starts next, or the one that is asked for the task. An effect that was under way when the process ended may
 //! happen again; every effect whose result was saved does not.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spile_core::{CallError, CheckpointSink, Checkpoints, ItemKind, Principal};
+use json::Json;
+use spile_core::{CallError, CallResult, CheckpointSink, Checkpoints, ItemKind, Principal};
 use state::keyring::digest_parts;
 use state::store::{LeaseOutcome, Namespace, Sequence, Store as _, StoreError, StoreKey, Ttl};
 use tokio::sync::{Notify, watch};
 use wire::encode::{TaskSnapshot, TaskStatus};
 
 use super::record::{self, TaskRecord};
-use super::{AtomicBool, AtomicUsize, Mutex, OwnerDigest, Task, TaskOwner, evict_finished};
+use super::{
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, OwnerDigest, Task, TaskOwner, evict_finished,
+};
 use crate::input_requests::store_failure;
 use crate::observer::{CallObservation, CallStatus};
 use crate::server::Server;
@@ -42,6 +46,13 @@ pub(crate) enum FoundTask {
     Elsewhere(TaskSnapshot),
 }
 
+#[derive(Default)]
+pub(crate) struct TaskPage {
+    pub(crate) tasks: Vec<TaskSnapshot>,
+    /// The cursor of the page behind it.
+    pub(crate) next: Option<String>,
+}
+
 impl Task {
     fn key(&self) -> StoreKey<'_> {
         StoreKey { namespace: Namespace::Tasks, owner: &self.owner, name: self.id.as_bytes() }
@@ -59,13 +70,9 @@ impl Task {
             let reason = format!("a call that continues as a task has at most {RECORD_BYTES_MAX} bytes");
             return Err(CallError::InvalidParams { path: "params.arguments".into(), reason });
         }
-        server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await.map_err(store_failure)?;
-        let lease = Ttl { ms: LEASE_MS };
-        server
-            .store
-            .lease(self.key(), &server.tasks.holder(server), lease, now_ms)
-            .await
-            .map_err(store_failure)?;
+        let written = server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await;
+        self.written.store(written.map_err(store_failure)?.0, Ordering::Relaxed);
+        self.acquire_lease(server, now_ms).await.map_err(store_failure)?;
         let entry = [&self.owner[..], self.id.as_bytes()].concat();
         // A list ends this long after its last task was added. That one may end soon; those before it may not.
         let index_ttl = Ttl { ms: server.limits.task_ttl_ms };
@@ -75,6 +82,46 @@ impl Task {
             appended.await.map_err(store_failure)?;
         }
         Ok(())
+    }
+
+    /// Removes what [`Task::create_record`] wrote: nobody was told of the task, and nobody may run it.
+    pub(super) async fn delete_record(&self, server: &Server) {
+        let _order = self.write_order.lock().await;
+        let now_ms = server.platform.now_ms();
+        let deleted = server.store.delete(self.key(), now_ms).await;
+        let released = server.store.release(self.key(), &server.tasks.holder(server), now_ms).await;
+        if let Err(error) = deleted.and(released) {
+            tracing::warn!(%error, task = self.id, "cannot remove a task that was not started");
+        }
+    }
+
+    async fn acquire_lease(&self, server: &Server, now_ms: u64) -> Result<LeaseOutcome, StoreError> {
+        let (holder, ttl) = (server.tasks.holder(server), Ttl { ms: LEASE_MS });
+        let outcome = server.store.lease(self.key(), &holder, ttl, now_ms).await?;
+        if outcome == LeaseOutcome::Held {
+            self.leased_until_ms.store(now_ms + LEASE_MS, Ordering::Relaxed);
+        }
+        Ok(outcome)
+    }
+
+    /// Renews the lease. One that has ended, because the machine slept or its clock was set, is taken again if no other
+    /// process has done anything meanwhile. Returns whether the task is still this process's.
+    async fn keep_lease(&self, server: &Server) -> Result<bool, StoreError> {
+        let (holder, now_ms) = (server.tasks.holder(server), server.platform.now_ms());
+        if server.store.renew(self.key(), &holder, Ttl { ms: LEASE_MS }, now_ms).await? {
+            self.leased_until_ms.store(now_ms + LEASE_MS, Ordering::Relaxed);
+            return Ok(true);
+        }
+        if let LeaseOutcome::HeldByOther { .. } = self.acquire_lease(server, now_ms).await? {
+            return Ok(false);
+        }
+        let written = Sequence(self.written.load(Ordering::Relaxed));
+        let newer = server.store.read_after(self.key(), written, 1, now_ms).await?;
+        let is_unchanged = newer.is_some_and(|page| page.entries.is_empty() && !page.has_gap);
+        if !is_unchanged {
+            server.store.release(self.key(), &holder, now_ms).await?;
+        }
+        Ok(is_unchanged)
     }
 
     /// Where the work of this task saves how far it came.
@@ -97,6 +144,8 @@ impl Task {
             () = record => None,
         };
         if ended.is_none() {
+            // Before the work is dropped.
+            self.goes_on_elsewhere.store(true, Ordering::Relaxed);
             self.saved_changes.send_replace(u64::MAX);
         }
         ended
@@ -113,8 +162,7 @@ impl Task {
                 () = self.inbox_notify.notified() => self.read_inbox(server, &mut read_until).await,
                 () = tokio::time::sleep(LEASE_RENEWAL) => self.read_inbox(server, &mut read_until).await,
             }
-            let (holder, now_ms) = (server.tasks.holder(server), server.platform.now_ms());
-            match server.store.renew(self.key(), &holder, Ttl { ms: LEASE_MS }, now_ms).await {
+            match self.keep_lease(server).await {
                 Ok(true) => {}
                 Ok(false) => {
                     tracing::warn!(task = self.id, "another replica continues a task of this one");
@@ -143,22 +191,32 @@ impl Task {
         }
     }
 
-    /// Writes how the task ended, and lets go of it.
-    pub(super) async fn record_end(&self, server: &Server, status: &TaskStatus) {
+    /// Writes how the task ended, and lets go of it. Returns whether it was still this process's to end.
+    pub(super) async fn record_end(&self, server: &Server, status: &TaskStatus) -> bool {
         self.lock().updated_ms = server.platform.now_ms();
-        let is_kept = self.write(server, status).await;
-        self.is_kept.store(is_kept, super::Ordering::Relaxed);
+        let written = self.write(server, status).await;
+        self.is_kept.store(written == Written::Whole, Ordering::Relaxed);
         self.saved_changes.send_replace(u64::MAX);
         let released =
             server.store.release(self.key(), &server.tasks.holder(server), server.platform.now_ms());
         if let Err(error) = released.await {
             tracing::warn!(%error, task = self.id, "cannot release the lease of a task");
         }
+        if written == Written::NotOurs {
+            tracing::warn!(task = self.id, "another replica has continued a task of this one");
+        }
+        written != Written::NotOurs
     }
 
-    /// Returns whether the store has all of it now.
-    async fn write(&self, server: &Server, status: &TaskStatus) -> bool {
+    async fn write(&self, server: &Server, status: &TaskStatus) -> Written {
+        // What is written last must be the last state.
+        let _order = self.write_order.lock().await;
         let now_ms = server.platform.now_ms();
+        if now_ms >= self.leased_until_ms.load(Ordering::Relaxed)
+            && matches!(self.keep_lease(server).await, Ok(false))
+        {
+            return Written::NotOurs;
+        }
         let mut bytes = self.encode(status);
         let is_whole = bytes.len() <= RECORD_BYTES_MAX;
         if !is_whole {
@@ -179,16 +237,31 @@ impl Task {
                 false => self.encode(&lost),
             };
         }
-        let written = server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await;
-        if let Err(error) = &written {
-            tracing::warn!(%error, task = self.id, "the state of a task is not kept");
+        match server.store.append(self.key(), &bytes, 1, self.ttl(now_ms), now_ms).await {
+            Ok(sequence) => {
+                self.written.store(sequence.0, Ordering::Relaxed);
+                if is_whole { Written::Whole } else { Written::InPart }
+            }
+            Err(error) => {
+                tracing::warn!(%error, task = self.id, "the state of a task is not kept");
+                Written::InPart
+            }
         }
-        is_whole && written.is_ok()
     }
 
     fn encode(&self, status: &TaskStatus) -> Vec<u8> {
         record::encode(self.created_ms, self.ttl_ms, self.call.as_ref(), &self.lock(), status)
     }
+}
+
+/// What became of a state that was to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Whole,
+    /// Not all of it, or nothing.
+    InPart,
+    /// Nothing: another process has the task by now.
+    NotOurs,
 }
 
 struct TaskCheckpoints {
@@ -206,6 +279,10 @@ impl CheckpointSink for TaskCheckpoints {
             }
         })
     }
+
+    fn goes_on_elsewhere(&self) -> bool {
+        self.task.upgrade().is_some_and(|task| task.goes_on_elsewhere.load(Ordering::Relaxed))
+    }
 }
 
 impl super::Tasks {
@@ -218,28 +295,56 @@ impl super::Tasks {
         })
     }
 
-    /// The tasks that this owner may list, oldest first.
+    /// One page of the tasks that this owner may list, oldest first. Only what is on the page is read.
     pub(crate) async fn list_for(
         &self,
         server: &Server,
         owner: &TaskOwner,
-    ) -> Result<Vec<TaskSnapshot>, CallError> {
+        after: Option<&str>,
+    ) -> Result<TaskPage, CallError> {
         let (lister, now_ms) = (owner.lister_digest(server), server.platform.now_ms());
-        let mut views: Vec<TaskSnapshot> = {
+        let mut order = read_index(server, &lister).await?;
+        {
+            // Those that are not in the list of the store yet.
+            let listed: HashSet<&str> = order.iter().map(|(_, id)| &**id).collect();
             let tasks = self.lock();
-            let listed = tasks.values().filter(|task| task.lister == lister && !task.is_expired(now_ms));
-            listed.map(|task| task.snapshot()).collect()
-        };
-        for (owner, id) in read_index(server, &lister).await? {
-            if views.iter().any(|view| view.id == id) {
-                continue;
-            }
-            if let Some(record) = read_record(server, &owner, &id).await? {
-                views.push(task_of(server, id, owner, record).snapshot());
-            }
+            let mut others: Vec<&Arc<Task>> = tasks.values().filter(|task| task.lister == lister).collect();
+            others.retain(|task| !listed.contains(&*task.id));
+            others.sort_by_key(|task| (task.created_ms, &task.id));
+            order.extend(others.into_iter().map(|task| (task.owner, task.id.clone())).collect::<Vec<_>>());
         }
-        views.sort_by(|a, b| (a.created_ms, &a.id).cmp(&(b.created_ms, &b.id)));
-        Ok(views)
+        let start = match after {
+            None => 0,
+            Some(last) => {
+                let unknown = || CallError::InvalidParams {
+                    path: "params.cursor".into(),
+                    reason: "unknown cursor; start again without one".into(),
+                };
+                order.iter().position(|(_, id)| id == last).ok_or_else(unknown)? + 1
+            }
+        };
+        let mut page = TaskPage::default();
+        for (owner, id) in order.split_off(start) {
+            if page.tasks.len() >= server.limits.page_items_max.max(1) {
+                page.next = page.tasks.last().map(|task| task.id.clone());
+                break;
+            }
+            let known = self.lock().get(&id).map(|task| (task.is_expired(now_ms), task.snapshot()));
+            let mut task = match known {
+                Some((true, _)) => continue,
+                Some((false, task)) => task,
+                None => match read_record(server, &owner, &id).await? {
+                    Some(record) => task_of(server, id, owner, record).snapshot(),
+                    None => continue,
+                },
+            };
+            // A list has no results, which may be large.
+            if let TaskStatus::Completed(result) = &mut task.status {
+                *result = CallResult::Relayed(Json::object(|_| ()));
+            }
+            page.tasks.push(task);
+        }
+        Ok(page)
     }
 
     /// Looks in the store for a task that this process does not know. One that nobody runs is continued here.
@@ -265,8 +370,8 @@ impl super::Tasks {
     ) -> Result<FoundTask, CallError> {
         let now_ms = server.platform.now_ms();
         let is_open = matches!(record.state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
-        let key = StoreKey { namespace: Namespace::Tasks, owner: &owner, name: id.as_bytes() };
         if is_open {
+            let key = StoreKey { namespace: Namespace::Tasks, owner: &owner, name: id.as_bytes() };
             let lease = server.store.lease(key, &self.holder(server), Ttl { ms: LEASE_MS }, now_ms).await;
             if let LeaseOutcome::HeldByOther { .. } = lease.map_err(store_failure)? {
                 return Ok(FoundTask::Elsewhere(task_of(server, id.into(), owner, record).snapshot()));
@@ -278,14 +383,26 @@ impl super::Tasks {
             false => record,
         };
         let task = Arc::new(task_of(server, id.into(), owner, record));
-        {
+        task.leased_until_ms.store(now_ms + LEASE_MS, Ordering::Relaxed);
+        let has_room = {
             let mut tasks = self.lock();
             // Another request may have looked it up at the same time.
             if let Some(known) = tasks.get(id) {
                 return Ok(FoundTask::Here(known.clone()));
             }
-            evict_finished(&mut tasks, &owner, task.retained_bytes(), &server.limits, now_ms)?;
-            tasks.insert(id.to_owned(), task.clone());
+            let has_room = evict_finished(&mut tasks, &owner, task.retained_bytes(), &server.limits, now_ms);
+            if has_room.is_ok() {
+                tasks.insert(id.to_owned(), task.clone());
+            }
+            has_room
+        };
+        if let Err(error) = has_room {
+            // Another process may have room for it.
+            if is_open {
+                let released = server.store.release(task.key(), &self.holder(server), now_ms).await;
+                released.map_err(store_failure)?;
+            }
+            return Err(error);
         }
         if task.is_active() {
             task.resume(server).await;
@@ -359,7 +476,7 @@ impl Task {
     }
 
     fn retained_bytes(&self) -> usize {
-        self.retained_bytes.load(super::Ordering::Relaxed)
+        self.retained_bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -404,7 +521,10 @@ impl Server {
                 };
                 match self.tasks.adopt(self, &id, owner, record).await {
                     Ok(FoundTask::Here(_)) => {}
-                    Ok(FoundTask::Elsewhere(_)) => running_elsewhere.push((owner, id)),
+                    // It may have to be continued later.
+                    Ok(FoundTask::Elsewhere(_)) | Err(CallError::Busy { .. }) => {
+                        running_elsewhere.push((owner, id));
+                    }
                     Err(error) => tracing::warn!(%error, task = id, "cannot continue a task"),
                 }
             }
@@ -486,7 +606,10 @@ async fn read_record(
         Err(StoreError::Corrupt | StoreError::KeyGone) => None,
         Err(error) => return Err(store_failure(error)),
     };
-    let record = page.and_then(|page| record::decode(&page.entries.into_iter().next()?.1));
+    let record = page.and_then(|page| {
+        let (sequence, bytes) = page.entries.into_iter().next()?;
+        Some(TaskRecord { sequence, ..record::decode(&bytes)? })
+    });
     Ok(record.filter(|record| now_ms < record.created_ms.saturating_add(record.ttl_ms)))
 }
 
@@ -494,7 +617,7 @@ async fn read_record(
 const TASK_ID_CHARS: usize = 32;
 
 fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) -> Task {
-    let TaskRecord { created_ms, ttl_ms, call, state } = record;
+    let TaskRecord { sequence, created_ms, ttl_ms, call, state } = record;
     let has_ended = !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
     let bytes = match &state.status {
         TaskStatus::Completed(result) => result.size_bytes(),
@@ -517,6 +640,10 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
         dirty_notify: Notify::new(),
         inbox_notify: Notify::new(),
         saved_changes: watch::Sender::new(0),
+        written: AtomicU64::new(sequence.0),
+        leased_until_ms: AtomicU64::new(0),
+        goes_on_elsewhere: AtomicBool::new(false),
+        write_order: tokio::sync::Mutex::default(),
     }
 }
 

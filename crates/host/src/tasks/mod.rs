@@ -18,7 +18,7 @@ mod record;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -161,6 +161,14 @@ pub(crate) struct Task {
     inbox_notify: Notify,
     /// How many of the changes in [`TaskState::changes`] the store has.
     saved_changes: watch::Sender<u64>,
+    /// The sequence of the record that this process wrote last, or found.
+    written: AtomicU64,
+    /// Until then, no other process runs it.
+    leased_until_ms: AtomicU64,
+    /// Whether another process took it, so that its work here is dropped.
+    goes_on_elsewhere: AtomicBool,
+    /// Held while a state is encoded and written.
+    write_order: tokio::sync::Mutex<()>,
 }
 
 struct TaskState {
@@ -229,6 +237,10 @@ impl Tasks {
             dirty_notify: Notify::new(),
             inbox_notify: Notify::new(),
             saved_changes: watch::Sender::new(0),
+            written: AtomicU64::new(0),
+            leased_until_ms: AtomicU64::new(0),
+            goes_on_elsewhere: AtomicBool::new(false),
+            write_order: tokio::sync::Mutex::default(),
         });
         {
             let mut tasks = self.lock();
@@ -236,10 +248,9 @@ impl Tasks {
             tasks.insert(task.id.clone(), task.clone());
         }
         // Tasks extension: a task must be durable before its creation is answered.
-        if let Err(error) = task.create_record(server).await {
-            self.lock().remove(&task.id);
-            return Err(error);
-        }
+        let mut creation = Creation { server, task: &task, is_done: false };
+        task.create_record(server).await?;
+        creation.is_done = true;
         let view = task.snapshot();
         let work = work.start(task.checkpoints(server));
         task.spawn(server, registry, job, Some(work));
@@ -273,6 +284,28 @@ impl Tasks {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Task>>> {
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A task that is being created. If its client goes away meanwhile, or the store does not take it, nobody knows its id: it
+/// must neither count for its owner nor be run by another process.
+struct Creation<'a> {
+    server: &'a Arc<Server>,
+    task: &'a Arc<Task>,
+    is_done: bool,
+}
+
+impl Drop for Creation<'_> {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        self.server.tasks.lock().remove(&self.task.id);
+        let (server, task) = (self.server.clone(), self.task.clone());
+        // Without a runtime the process ends.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { task.delete_record(&server).await });
+        }
     }
 }
 
@@ -396,7 +429,11 @@ impl Task {
             };
             let status = status.unwrap_or(TaskStatus::Failed(expired));
             task.lock().end = Some(status.clone());
-            task.record_end(&server, &status).await;
+            if !task.record_end(&server, &status).await {
+                task.lock().end = None;
+                server.tasks.lock().remove(&task.id);
+                return;
+            }
             record.report(&status);
             task.set_status(&server, status);
         });
@@ -482,7 +519,9 @@ impl Task {
         server.subscriptions.notify_task(&self.id);
         // A task of its own: the client may go away meanwhile.
         let (task, server) = (self.clone(), server.clone());
-        Some(tokio::spawn(async move { task.record_end(&server, &TaskStatus::Cancelled).await }))
+        Some(tokio::spawn(async move {
+            task.record_end(&server, &TaskStatus::Cancelled).await;
+        }))
     }
 
     /// Waits until the task has finished.
@@ -577,8 +616,8 @@ impl Task {
         requests: &InputRequests,
         wake_at_ms: Option<u64>,
     ) -> Result<Journal, ToolError> {
-        let mut shown = InputRequests::default();
         let has_changed = {
+            let mut shown = InputRequests::default();
             let mut state = self.lock();
             let TaskState { status, input_requests, used_keys, .. } = &mut *state;
             let mut earlier = std::mem::take(input_requests);
@@ -604,13 +643,21 @@ impl Task {
                 input_requests.push(asked);
             }
             state.journal = journal.clone();
-            is_new || !earlier.is_empty()
+            // Nobody is told that a timer was due. What was cancelled stays so.
+            let has_changed =
+                (is_new || !earlier.is_empty()) && !matches!(state.status, TaskStatus::Cancelled);
+            if has_changed {
+                state.status = match shown.is_empty() {
+                    true => TaskStatus::Working,
+                    false => TaskStatus::InputRequired(shown),
+                };
+                state.updated_ms = server.platform.now_ms();
+            }
+            has_changed
         };
-        // Nobody is told that a timer was due.
         if has_changed {
-            let status =
-                if shown.is_empty() { TaskStatus::Working } else { TaskStatus::InputRequired(shown) };
-            self.set_status(server, status);
+            self.changed_notify.notify_waiters();
+            server.subscriptions.notify_task(&self.id);
         }
         self.dirty_notify.notify_one();
         self.collect_responses(wake_at(server, wake_at_ms)).await

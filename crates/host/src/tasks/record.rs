@@ -5,6 +5,7 @@ use spile_core::{
     Call, CallError, CallResult, Caller, ClientCapabilities, Identity, InputRequest, InputRequests, Journal,
     Principal,
 };
+use state::store::Sequence;
 use wire::encode::{self, TaskStatus};
 use wire::error::RpcError;
 use wire::{Peer, Version};
@@ -21,6 +22,8 @@ const FORMAT: u8 = 1;
 
 /// A task as the store has it.
 pub(super) struct TaskRecord {
+    /// Its place in the stream of the task: every record has another one.
+    pub(super) sequence: Sequence,
     pub(super) created_ms: u64,
     pub(super) ttl_ms: u64,
     /// `None` once it has ended.
@@ -199,7 +202,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<TaskRecord> {
         }
         _ => (None, ended(TaskStatus::Cancelled)),
     };
-    Some(TaskRecord { created_ms, ttl_ms, call, state })
+    Some(TaskRecord { sequence: Sequence::START, created_ms, ttl_ms, call, state })
 }
 
 fn read_progress(fields: &mut FieldReader<'_>, updated_ms: u64) -> Option<TaskState> {

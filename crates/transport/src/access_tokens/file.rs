@@ -41,10 +41,16 @@ pub(super) fn read(path: &Path) -> Result<Vec<AccessToken>, TokenError> {
     if bytes.len() > FILE_BYTES_MAX {
         return Err(TokenError::FileTooLarge);
     }
-    let text = String::from_utf8(bytes).map_err(|_| TokenError::NotPrintable)?;
-    match text.trim_start().starts_with('{') {
+    parse(&String::from_utf8(bytes).map_err(|_| TokenError::NotPrintable)?)
+}
+
+fn parse(text: &str) -> Result<Vec<AccessToken>, TokenError> {
+    // Some editors write a byte order mark.
+    let text = text.trim_start_matches('\u{feff}').trim();
+    // A list of callers would be a token, too, if it has no blanks. Nobody means that one.
+    match text.starts_with('{') || text.starts_with('[') && Json::parse(text).is_ok() {
         true => parse_callers(text),
-        false => Ok(vec![parse_single(&text)?]),
+        false => Ok(vec![parse_single(text)?]),
     }
 }
 
@@ -68,14 +74,16 @@ fn check_secret(secret: &str) -> Result<(), TokenError> {
     }
 }
 
-fn parse_callers(text: String) -> Result<Vec<AccessToken>, TokenError> {
+fn parse_callers(text: &str) -> Result<Vec<AccessToken>, TokenError> {
     let malformed = |place: &str, reason: &str| TokenError::Malformed {
         place: place.to_owned(),
         reason: reason.to_owned(),
     };
     let limits = ParseLimits { depth_max: 16, ..ParseLimits::default() };
-    let bytes = text.into_bytes();
-    let doc = json::parse(bytes, &limits).map_err(|error| malformed("", &error.to_string()))?;
+    let doc = json::parse(text.into(), &limits).map_err(|error| malformed("", &error.to_string()))?;
+    if !doc.root().is_object() {
+        return Err(malformed("", r#"expected an object: `{"tokens": [...]}`"#));
+    }
     for (key, _) in doc.root().members() {
         if !key.eq_str("tokens") {
             return Err(malformed("", "the only key of the object is `tokens`"));
@@ -198,10 +206,10 @@ impl AccessToken {
 mod tests {
     use spile_core::Principal;
 
-    use super::{AccessToken, TokenError, parse_callers, sha256};
+    use super::{AccessToken, TokenError, parse, sha256};
 
     fn check(text: &str) -> Result<Vec<AccessToken>, String> {
-        parse_callers(text.to_owned()).map_err(|error| error.to_string())
+        parse(text).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -245,6 +253,8 @@ mod tests {
         for (text, expected) in [
             (r#"{"#, "not valid JSON at byte 1"),
             (r#"{}"#, "`tokens`: expected an array of callers"),
+            (r#"[{"token":"s3cret","subject":"ada"}]"#, r#"expected an object: `{"tokens": [...]}`"#),
+            ("\u{feff}{}", "`tokens`: expected an array of callers"),
             (r#"{"tokens":{"s3cret":1}}"#, "`tokens`: expected an array of callers"),
             (r#"{"tokens":[]}"#, "`tokens`: the list is empty; add at least one token"),
             (r#"{"tokens":[],"s3cret":1}"#, "the only key of the object is `tokens`"),
@@ -282,6 +292,13 @@ mod tests {
             let error = check(text).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
             assert!(!error.contains("s3cret"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn one_token_may_begin_with_any_character() {
+        for text in ["[0123456789abcdef", "\u{feff}\"0123456789abcdef\"\r\n"] {
+            assert_eq!(check(text).expect("a token").len(), 1);
         }
     }
 

@@ -23,21 +23,29 @@ use super::{ANONYMOUS, error_of, form, object_schema, provider, respond, respond
 /// What the processes of one server share, and their clock.
 pub(super) struct Cluster {
     keyring: Arc<Keyring>,
-    store: Arc<dyn Store>,
-    platform: Arc<FakePlatform>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) platform: Arc<FakePlatform>,
 }
 
 impl Cluster {
     pub(super) fn new() -> Self {
+        Self::with_limits(StoreLimits::default())
+    }
+
+    pub(super) fn with_limits(limits: StoreLimits) -> Self {
         Self {
             keyring: Arc::new(Keyring::for_this_run(&SystemPlatform::default())),
-            store: Arc::new(MemoryStore::new(StoreLimits::default())),
+            store: Arc::new(MemoryStore::new(limits)),
             platform: Arc::new(FakePlatform::new(1)),
         }
     }
 
     pub(super) fn start(&self, providers: Vec<Arc<dyn Provider>>) -> Arc<Server> {
-        let config = Config::new("t", "1", Limits::default(), self.platform.clone());
+        self.start_with(Limits::default(), providers)
+    }
+
+    pub(super) fn start_with(&self, limits: Limits, providers: Vec<Arc<dyn Provider>>) -> Arc<Server> {
+        let config = Config::new("t", "1", limits, self.platform.clone());
         let (keyring, store) = (self.keyring.clone(), self.store.clone());
         Server::new(Config { keyring, store, ..config }, providers)
     }
@@ -457,7 +465,12 @@ impl SlowStore {
 
 impl Store for SlowStore {
     fn put_once(&self, key: StoreKey<'_>, value: &[u8], ttl: Ttl, now_ms: u64) -> Reply<PutOutcome> {
-        self.engine.put_once(key, value, ttl, now_ms)
+        let (namespace, owner, name) = (key.namespace, key.owner.to_vec(), key.name.to_vec());
+        let value = value.to_vec();
+        self.later(move |engine| {
+            let key = StoreKey { namespace, owner: &owner, name: &name };
+            engine.put_once(key, &value, ttl, now_ms)
+        })
     }
 
     fn get(&self, key: StoreKey<'_>, now_ms: u64) -> Reply<Option<Vec<u8>>> {
@@ -516,8 +529,8 @@ impl Store for SlowStore {
 }
 
 impl Cluster {
-    /// A cluster whose store can be held up, and by what.
-    fn with_slow_store() -> (Self, Arc<tokio::sync::watch::Sender<bool>>) {
+    /// A cluster whose store can be held up, and by what. Each write that waits listens to it.
+    pub(super) fn with_slow_store() -> (Self, Arc<tokio::sync::watch::Sender<bool>>) {
         let (cluster, is_stuck) = (Self::new(), Arc::new(tokio::sync::watch::Sender::new(false)));
         let store = Arc::new(SlowStore { engine: cluster.store.clone(), is_stuck: is_stuck.clone() });
         (Self { store, ..cluster }, is_stuck)

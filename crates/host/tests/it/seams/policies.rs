@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use json::Json;
 use spile_core::{
-    Call, CallResult, Caller, CatalogView, Decision, ElicitResult, ItemKind, Journal, Outcome, Policy,
-    PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode, ToolResult,
-    Visibility,
+    Call, CallContext, CallResult, Caller, Catalog, CatalogView, Decision, ElicitResult, ItemKind, Journal,
+    Outcome, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode,
+    ToolResult, Visibility,
 };
 
 use super::{
-    PipeClient, Records, answers, ask, error_of, provider, respond, server, state_of, stateless_call,
-    text_of, tools,
+    FnProvider, PipeClient, Records, answers, ask, error_of, provider, respond, server, state_of,
+    stateless_call, text_of, tools,
 };
 
 struct TestPolicy;
@@ -210,9 +210,16 @@ async fn the_note_of_a_policy_is_there_in_later_rounds_and_after_the_call() {
 
 #[tokio::test]
 async fn no_provider_asks_under_the_key_of_the_policy() {
-    let (server, _) = guarded_server();
-    let forged = respond(&server, &stateless_call("forges", "")).await;
+    let (guarded, _) = guarded_server();
+    let forged = respond(&guarded, &stateless_call("forges", "")).await;
     assert!(text_of(&forged).starts_with("Internal: "), "{}", forged.text());
+
+    // A resource that no catalog lists is asked of every provider.
+    let catalog = Catalog { resource_subscriptions: true, ..Catalog::default() };
+    let run = |_: &Call, _: &CallContext<'_>| Run::now(Outcome::InputRequired(ask(Journal::POLICY_KEY)));
+    let server = server(vec![Arc::new(FnProvider { catalog: Arc::new(catalog), run })]);
+    let read = stateless_call("x", r#","uri":"test://unlisted""#).replace("tools/call", "resources/read");
+    assert_eq!(error_of(&respond(&server, &read).await), "internal error; the server's log has the details");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,8 +11,10 @@ use host::{
     PostSender, ReplyChannel, Server, SessionTicket, SystemPlatform,
 };
 use json::{Doc, Json};
-use spile_core::{ClientCapabilities, DetachedWork, Limits, Outcome, Provider, Run, ToolResult};
-use state::store::{MemoryStore, Store, StoreLimits};
+use spile_core::{
+    ClientCapabilities, DetachedWork, Limits, Outcome, Platform as _, Provider, Run, ToolResult,
+};
+use state::store::{MemoryStore, Namespace, Store, StoreKey, StoreLimits, Ttl};
 use wire::{Decoded, HeaderField, MessageContext, Peer, Version};
 
 use super::durable_tasks::{
@@ -113,10 +115,20 @@ async fn call_until_asked(server: &Arc<Server>, ticket: SessionTicket) -> (Pendi
 
 /// The client's answer arrives at this process.
 fn post_answer(server: &Arc<Server>, ticket: SessionTicket, id: u64, value: &str) {
+    post_answer_as(server, &ANONYMOUS, ticket, id, value);
+}
+
+fn post_answer_as(
+    server: &Arc<Server>,
+    identity: &CallerIdentity,
+    ticket: SessionTicket,
+    id: u64,
+    value: &str,
+) {
     let answer = format!(r#"{{"action":"accept","content":{{"value":"{value}"}}}}"#);
     let decoded = Decoded::Response { id: Some(id), result: Ok(Json::parse(&answer).expect("JSON")) };
     let message = PostMessage { decoded, ticket: Some(ticket), registry: server.snapshot() };
-    let sender = PostSender { identity: &ANONYMOUS, accepted: AcceptedTypes::BOTH };
+    let sender = PostSender { identity, accepted: AcceptedTypes::BOTH };
     let mut cx = Context::from_waker(Waker::noop());
     server.respond_to_post(message, &sender, |_| HeaderField::Absent, &mut cx);
 }
@@ -141,6 +153,78 @@ async fn an_answer_that_reaches_another_process_counts_for_its_own_question_only
     assert_eq!(text_of(&finish(first).await), "size large");
     post_answer(&one, ticket, second_id, "small");
     assert_eq!(text_of(&finish(second).await), "size small");
+}
+
+/// Anybody can answer what nobody asked, as fast as the network allows.
+#[tokio::test(start_paused = true)]
+async fn answers_that_wait_for_the_store_are_bounded_for_each_client_and_in_all() {
+    let (cluster, is_stuck) = Cluster::with_slow_store();
+    let one = cluster.start(Vec::new());
+    tokio::spawn(one.clone().follow_replicas());
+    settle().await;
+    let (_, ticket) = new_session(&one);
+    is_stuck.send_replace(true);
+    for (caller, expected) in [("192.0.2.1", 64), ("192.0.2.2", 128), ("192.0.2.3", 192), ("192.0.2.4", 256)]
+    {
+        for id in 0..1000 {
+            post_answer_as(&one, &from(caller), ticket, id, "large");
+        }
+        settle().await;
+        assert_eq!(is_stuck.receiver_count(), expected, "writes that wait");
+    }
+    post_answer_as(&one, &from("192.0.2.5"), ticket, 7, "large");
+    settle().await;
+    assert_eq!(is_stuck.receiver_count(), 256);
+    is_stuck.send_replace(false);
+    settle().await;
+    is_stuck.send_replace(true);
+    post_answer_as(&one, &from("192.0.2.1"), ticket, 5000, "large");
+    settle().await;
+    assert_eq!(is_stuck.receiver_count(), 1, "there is room again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_end_while_the_store_is_slow_end_everywhere_with_few_writes() {
+    let (cluster, is_stuck) = Cluster::with_slow_store();
+    let (one, other) = (cluster.start(Vec::new()), cluster.start(Vec::new()));
+    for server in [&one, &other] {
+        tokio::spawn(server.clone().follow_replicas());
+    }
+    settle().await;
+    is_stuck.send_replace(true);
+    let sessions: Vec<_> = (0..1000).map(|_| new_session(&one)).collect();
+    for (_, ticket) in &sessions {
+        one.end_session(ticket);
+    }
+    settle().await;
+    assert_eq!(is_stuck.receiver_count(), 1, "one write at a time");
+    is_stuck.send_replace(false);
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    for (id, _) in &sessions {
+        assert!(other.verify_session(id, &ANONYMOUS).is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_while_the_store_is_full_ends_everywhere_later() {
+    let limits = StoreLimits { records_max: 10, ..StoreLimits::default() };
+    let cluster = Cluster::with_limits(limits);
+    let (one, other) = (cluster.start(Vec::new()), cluster.start(Vec::new()));
+    for server in [&one, &other] {
+        tokio::spawn(server.clone().follow_replicas());
+    }
+    settle().await;
+    for name in 0..10_u8 {
+        let key = StoreKey { namespace: Namespace::Journals, owner: b"somebody", name: &[name] };
+        cluster.store.put_once(key, b"", Ttl { ms: 10_000 }, cluster.platform.now_ms()).await.expect("room");
+    }
+    let (id, ticket) = new_session(&one);
+    one.end_session(&ticket);
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(other.verify_session(&id, &ANONYMOUS).is_ok(), "nobody can tell it yet");
+    cluster.platform.advance_ms(10_000);
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(other.verify_session(&id, &ANONYMOUS).is_err());
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,16 @@
 //! A process appends to a stream; every process follows it in the background. So a request costs nothing more, and the
 //! others know about a second later (ADR 0193, ADR 0290). A notice is small: what a client sent is an entry of its own,
 //! which counts for that client.
+//!
+//! ```text
+//! mod.rs       the streams, and what goes through them
+//! outbox.rs    what waits to be told, and how much of it there may be
+//! ```
 
-use std::sync::Arc;
+mod outbox;
+
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use json::Json;
@@ -19,6 +26,9 @@ use crate::connection_state::ClientResponse;
 use crate::input_requests::store_owner;
 use crate::server::{CallerIdentity, Server};
 use crate::sessions::SessionTicket;
+use outbox::{AnswerPlace, EndedSession, OutboxProblem};
+
+pub(crate) use outbox::ReplicaOutbox;
 
 /// How soon other processes refuse a session that has ended, or get a message.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -108,7 +118,7 @@ impl Server {
             *after = *sequence;
             match stream {
                 ReplicaStream::EndedSessions => {
-                    if let Some((key, expires_ms)) = read_ended_session(entry) {
+                    for (key, expires_ms) in read_ended_sessions(entry) {
                         self.sessions.end_elsewhere(key, now_ms, expires_ms);
                     }
                 }
@@ -130,17 +140,10 @@ impl Server {
         if !self.has_replicas.load(Ordering::Relaxed) {
             return;
         }
-        let (server, key) = (self.clone(), ticket.key());
-        tokio::spawn(async move {
-            let (now_ms, ttl_ms) = (server.platform.now_ms(), server.limits.session_ttl_ms);
-            let mut entry = FieldWriter::default();
-            entry.fixed(&key);
-            entry.u64(now_ms.saturating_add(ttl_ms));
-            let ttl = Ttl { ms: ttl_ms };
-            if let Err(error) = server.publish(ReplicaStream::EndedSessions, entry, ttl).await {
-                tracing::warn!(%error, "other processes do not learn that a session has ended");
-            }
-        });
+        let expires_ms = self.platform.now_ms().saturating_add(self.limits.session_ttl_ms);
+        if self.replica_outbox.push_ended((ticket.key(), expires_ms)) {
+            tokio::spawn(publish_ended_sessions(Arc::downgrade(self)));
+        }
     }
 
     /// Tells the process that runs a task to read its inbox. One that does not follow does so when it renews its lease.
@@ -164,18 +167,37 @@ impl Server {
             return connection.map_or((), |connection| connection.deliver_response(id, response));
         };
         if !self.has_replicas.load(Ordering::Relaxed) {
-            tracing::warn!(
-                "a client answered a request that this process did not send; without a shared store, all requests of a \
-                 session must reach the same process"
-            );
+            if self.may_warn(OutboxProblem::NoSharedStore) {
+                tracing::warn!(
+                    "a client answered a request that this process did not send; without a shared store, all requests of a \
+                     session must reach the same process"
+                );
+            }
             return;
         }
-        let (server, session, owner) = (self.clone(), ticket.key(), store_owner(self, identity));
+        let (session, owner) = (ticket.key(), store_owner(self, identity));
+        let Some(place) = AnswerPlace::acquire(self, owner) else {
+            if self.may_warn(OutboxProblem::TooManyAnswers) {
+                tracing::warn!(
+                    caller = %identity,
+                    "too many answers to requests that this process did not send; some do not reach the process that asked"
+                );
+            }
+            return;
+        };
         tokio::spawn(async move {
-            if let Err(error) = server.pass_response_on(session, id, owner, &response).await {
+            let server = &place.server;
+            let passed_on = server.pass_response_on(session, id, owner, &response).await;
+            if let Err(error) = passed_on
+                && server.may_warn(OutboxProblem::AnswerNotPassedOn)
+            {
                 tracing::warn!(%error, "an answer of a client does not reach the process that asked for it");
             }
         });
+    }
+
+    fn may_warn(&self, problem: OutboxProblem) -> bool {
+        self.replica_outbox.may_warn(problem, self.platform.now_ms())
     }
 
     async fn pass_response_on(
@@ -252,9 +274,34 @@ fn read_response(bytes: &[u8]) -> Option<ClientResponse> {
     })
 }
 
-fn read_ended_session(entry: &[u8]) -> Option<([u8; 16], u64)> {
+/// Tells the others of all sessions that ended here, until there is none left or the server is gone. While the store cannot
+/// take them, they wait.
+async fn publish_ended_sessions(server: Weak<Server>) {
+    while let Some(server) = server.upgrade() {
+        let sessions = server.replica_outbox.take_ended();
+        if sessions.is_empty() {
+            return;
+        }
+        let mut entry = FieldWriter::default();
+        for (key, expires_ms) in &sessions {
+            entry.fixed(key);
+            entry.u64(*expires_ms);
+        }
+        let ttl = Ttl { ms: server.limits.session_ttl_ms };
+        if let Err(error) = server.publish(ReplicaStream::EndedSessions, entry, ttl).await {
+            if server.may_warn(OutboxProblem::EndNotPublished) {
+                tracing::warn!(%error, "other processes do not learn yet that a session has ended");
+            }
+            server.replica_outbox.put_back_ended(sessions);
+            drop(server);
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+    }
+}
+
+fn read_ended_sessions(entry: &[u8]) -> impl Iterator<Item = EndedSession> {
     let mut fields = FieldReader(entry);
-    Some((fields.fixed()?, fields.u64()?))
+    std::iter::from_fn(move || Some((fields.fixed()?, fields.u64()?)))
 }
 
 impl Notice {
