@@ -1,6 +1,6 @@
 //! `cargo xtask release`: the binary as it is shipped, and what each part of it costs.
 //!
-//! The profile `dist` has fat LTO and no symbols. Where `llvm-profdata` is installed, the build is profile-guided: an
+//! The profile `dist` has fat LTO and no symbols, and the linker folds functions with the same code. Where `llvm-profdata` is installed, the build is profile-guided: an
 //! instrumented binary serves the requests of the bench, and the second build knows which paths are taken.
 
 use std::collections::BTreeMap;
@@ -18,6 +18,9 @@ cargo xtask release sizes
   (nothing)     build target/dist/spile, profile-guided if `llvm-profdata` is here
   --no-profile  without a profile in any case
   sizes         what each crate and each C library adds to the binary, by its symbols";
+
+/// Whether rustc links with LLD here, as it does since 1.90 on this target.
+const LINKS_WITH_LLD: bool = cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu"));
 
 pub fn run(args: &[String]) -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
@@ -37,15 +40,18 @@ fn build(profdata: Option<&Path>) -> Result<()> {
             None
         }
     };
-    let mut cargo = sh::cargo();
-    cargo.args(["build", "--profile", "dist", "-p", "spile"]);
-    if let Some(profile) = &profile {
-        // Without the warning for each function that was never called.
-        cargo.env(
-            "RUSTFLAGS",
-            format!("-Cprofile-use={} -Cllvm-args=-pgo-warn-missing-function=false", profile.display()),
-        );
+    let mut flags = Vec::new();
+    if LINKS_WITH_LLD {
+        // Functions with the same machine code are one (ADR 0380).
+        flags.push("-Clink-arg=-Wl,--icf=all".to_owned());
     }
+    if let Some(profile) = &profile {
+        flags.push(format!("-Cprofile-use={}", profile.display()));
+        // Without the warning for each function that was never called.
+        flags.push("-Cllvm-args=-pgo-warn-missing-function=false".to_owned());
+    }
+    let mut cargo = sh::cargo();
+    cargo.args(["build", "--profile", "dist", "-p", "spile"]).env("RUSTFLAGS", flags.join(" "));
     sh::run(&mut cargo)?;
     let binary = target.join("dist/spile");
     let bytes = std::fs::metadata(&binary).with_context(|| format!("`{}`", binary.display()))?.len();
