@@ -8,8 +8,11 @@ use test_databases::{Kind, TestDatabase};
 use crate::harness::{HttpServer, TestProject};
 use crate::tenants::Connection;
 
-/// id, tenant, price, due, active, level. Some tenants are the same for a database that ignores case, accents or blanks.
-const ROWS: [(u64, &str, &str, &str, bool, Option<u64>); 6] = [
+/// id, tenant, price, due, active, level.
+type Row = (u64, &'static str, &'static str, &'static str, bool, Option<u64>);
+
+/// Some tenants are the same for a database that ignores case, accents or blanks.
+const ROWS: [Row; 6] = [
     (1, "acme", "10.50", "2026-01-01", true, Some(1)),
     (2, "ACME", "10.50", "2026-01-02", false, None),
     (3, "ácme", "99.99", "2026-02-01", true, Some(3)),
@@ -179,7 +182,7 @@ fn conditions_mean_the_same_in_an_api() {
             None => ApiResponse::json(json!(rows).to_string()),
             Some(id) => rows
                 .iter()
-                .find(|row| row["id"].to_string() == *id)
+                .find(|row| row["id"].as_u64() == id.parse().ok())
                 .map_or_else(|| ApiResponse::new(404, "{}"), |row| ApiResponse::json(row.to_string())),
         }
     });

@@ -565,7 +565,7 @@ impl ShopApi {
             _ => return ApiResponse::new(404, ""),
         };
         let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let has_id = |row: &Value, id: &str| row["id"].to_string() == id;
+        let has_id = |row: &Value, id: &str| row["id"].as_u64() == id.parse().ok();
         let Some(id) = id else {
             if request.method == "POST" {
                 if table.iter().any(|row| row["id"] == body["id"]) {
