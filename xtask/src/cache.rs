@@ -92,6 +92,11 @@ impl Cache {
         self.root.join("duckdb/bin/python")
     }
 
+    /// MCP Toolbox for Databases.
+    pub fn toolbox(&self) -> PathBuf {
+        self.root.join("toolbox/bin/toolbox")
+    }
+
     /// The results of the last conformance runs.
     pub fn conformance_results(&self) -> PathBuf {
         self.root.join("conformance-results")

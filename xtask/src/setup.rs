@@ -47,6 +47,10 @@ const SQLMAP: &str = "sqlmap==1.10.10";
 const OPENPYXL: &str = "openpyxl==3.1.5";
 /// For `cargo xtask bench aggregate`.
 const DUCKDB: &str = "duckdb==2.0.0";
+/// For `cargo xtask bench databases`.
+const TOOLBOX: &str = "toolbox-server==1.15.0";
+/// The program that the wheel carries. What it installs is a script that starts it.
+const TOOLBOX_PROGRAM: &str = "import os, toolbox_server; print(os.path.join(os.path.dirname(toolbox_server.__file__), 'bin', 'toolbox'))";
 const SCHEMAS_INSIDE: &str = "mcp_fuzzer/schemas/mcp-spec/schema";
 const SCHEMA_COUNT: usize = 5;
 
@@ -119,6 +123,7 @@ pub fn run() -> Result<()> {
         CachePart { name: "sqlmap", stamp: SQLMAP.to_owned(), make: make_sqlmap },
         CachePart { name: "openpyxl", stamp: OPENPYXL.to_owned(), make: make_openpyxl },
         CachePart { name: "duckdb", stamp: DUCKDB.to_owned(), make: make_duckdb },
+        CachePart { name: "toolbox", stamp: TOOLBOX.to_owned(), make: make_toolbox },
         CachePart { name: "schemas", stamp: SCHEMAS.to_owned(), make: make_schemas },
     ];
     debian::ensure_installed(PACKAGES)?;
@@ -252,6 +257,12 @@ fn make_openpyxl(cache: &Cache, folder: &Path) -> Result<()> {
 
 fn make_duckdb(cache: &Cache, folder: &Path) -> Result<()> {
     venv_with(cache, folder, &[DUCKDB], "DuckDB")
+}
+
+fn make_toolbox(cache: &Cache, folder: &Path) -> Result<()> {
+    venv_with(cache, folder, &[TOOLBOX], "MCP Toolbox")?;
+    let program = sh::output(Command::new(folder.join("bin/python")).args(["-c", TOOLBOX_PROGRAM]))?;
+    std::os::unix::fs::symlink(program.trim(), cache.toolbox()).context("the wheel has an unexpected layout")
 }
 
 fn make_python_servers(cache: &Cache, folder: &Path) -> Result<()> {

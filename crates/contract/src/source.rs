@@ -16,6 +16,7 @@ mod statement;
 mod transaction;
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::column_format::ColumnFormat;
@@ -24,7 +25,7 @@ use crate::diagnostic::Diagnostic;
 use crate::infer::DeclaredFormats;
 use crate::manifest::{DeclaredLayout, Operation};
 use crate::request::RequestShape;
-use crate::value::ValueRef;
+use crate::value::{Value, ValueRef};
 
 pub use aggregate::{
     Aggregate, AggregateFunction, AggregateSort, DateUnit, GROUPS_MAX, GroupColumn, GroupRow, Groups, Having,
@@ -537,6 +538,17 @@ pub struct ColumnShape {
     pub format: Option<ColumnFormat>,
 }
 
+/// What [`Reader::get_quickly`] has found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum QuickRead {
+    Row(Vec<Value>),
+    NoRow,
+    /// It takes longer or has failed: [`Reader::get`] says how.
+    Unknown,
+}
+
+pub type QuickReadFuture = Pin<Box<dyn Future<Output = QuickRead> + Send>>;
+
 /// Reads one table. Values come in the order of the shape's columns.
 pub trait Reader: Send + Sync {
     /// Whether such a read is short enough to run on the thread that received the call.
@@ -572,6 +584,22 @@ pub trait Reader: Send + Sync {
         row: &mut dyn FnMut(&[ValueRef<'_>]),
     ) -> Result<bool, SourceError> {
         self.get(key, row)
+    }
+
+    /// Like [`Reader::get`], where that may take long: ends with [`SourceError::Cancelled`] when the caller has gone away.
+    fn get_cancellable(
+        &self,
+        key: &[ValueRef<'_>],
+        cancelled: &CancelFlag,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        let _ = cancelled;
+        self.get(key, row)
+    }
+
+    /// Like [`Reader::get`] for a source behind a network, if the answer comes at once: waits without occupying a thread.
+    fn get_quickly(&self, _key: &[ValueRef<'_>]) -> Option<QuickReadFuture> {
+        None
     }
 
     /// Passes rows to `row` in order, each with its [`RowPosition`], until `row` stops. Returns how many rows pass the

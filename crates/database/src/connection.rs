@@ -1,12 +1,13 @@
 //! What one connection to a database does, whatever the engine.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use contract::ValueRef;
-use contract::source::{RowFlow, SourceError, SourceIdentity};
+use contract::source::{QuickReadFuture, RowFlow, SourceError, SourceIdentity};
 
 use crate::call::CallLimits;
-use crate::column::Storage;
+use crate::column::{Column, Storage};
 use crate::error::DbError;
 use crate::options::CallerMode;
 use crate::schema::{ColumnInfo, Schema};
@@ -147,4 +148,9 @@ pub(crate) trait Connection: Send {
 /// Opens connections.
 pub(crate) trait Engine: Send + Sync {
     fn connect(&self) -> Result<Box<dyn Connection>, SourceError>;
+
+    /// Reads the one row that a statement returns, without occupying a thread; `None` if the engine cannot.
+    fn read_quickly(&self, _sql: Sql, _columns: Arc<[Column]>) -> Option<QuickReadFuture> {
+        None
+    }
 }

@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use contract::ValueRef;
 use contract::source::{
-    Aggregate, CancelFlag, Groups, PreparedStatement, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    RowTransaction, Search, SearchOutcome, SourceError, SourceIdentity, StatementTransaction, Total,
-    TransactionOptions, WriteError, Writer,
+    Aggregate, CancelFlag, Groups, PreparedStatement, Query, QuickReadFuture, ReadRequest, Reader, RowFlow,
+    RowPosition, RowTransaction, Search, SearchOutcome, SourceError, SourceIdentity, StatementTransaction,
+    Total, TransactionOptions, WriteError, Writer,
 };
 
 use crate::read::TableReader;
@@ -51,6 +51,19 @@ impl Reader for Deferred<TableReader> {
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
         Self::get(self)?.get(key, row)
+    }
+
+    fn get_cancellable(
+        &self,
+        key: &[ValueRef<'_>],
+        cancelled: &CancelFlag,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        Self::get(self)?.get_cancellable(key, cancelled, row)
+    }
+
+    fn get_quickly(&self, key: &[ValueRef<'_>]) -> Option<QuickReadFuture> {
+        self.made.get()?.get_quickly(key)
     }
 
     fn list(

@@ -4,13 +4,14 @@ use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use contract::source::SourceError;
+use contract::source::{QuickReadFuture, SourceError};
 
 use crate::call::CallLimits;
-use crate::connection::{Connection, Engine};
+use crate::column::Column;
+use crate::connection::{Connection, Engine, Sql};
 use crate::error::DbError;
 use crate::options::CallerMode;
 
@@ -75,6 +76,11 @@ impl Pool {
     /// Whether an outage began or ended, or a table was not as expected, since the last time this was asked.
     pub(crate) fn take_suspicion(&self) -> bool {
         self.is_suspicious.swap(false, Ordering::Relaxed)
+    }
+
+    /// Reads the one row that a statement returns, beside the connections of the pool.
+    pub(crate) fn read_quickly(&self, sql: Sql, columns: Arc<[Column]>) -> Option<QuickReadFuture> {
+        self.engine.read_quickly(sql, columns)
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {

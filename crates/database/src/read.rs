@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use contract::source::{
-    Aggregate, CancelFlag, CursorPosition, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, SourceIdentity, TableShape, Total,
+    Aggregate, CancelFlag, CursorPosition, Filter, Groups, Query, QuickReadFuture, ReadRequest, Reader,
+    RowFlow, RowPosition, Search, SearchCoverage, SearchCursor, SearchOutcome, SourceError, SourceIdentity,
+    TableShape, Total,
 };
 use contract::{Value, ValueRef, order};
 
@@ -154,6 +155,25 @@ impl TableReader {
         }
         out.push(lock);
         out.sql
+    }
+
+    fn get_within(
+        &self,
+        limits: &CallLimits<'_>,
+        key: &[ValueRef<'_>],
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        if key.len() != self.key.len() {
+            return Ok(false);
+        }
+        let mut is_found = false;
+        self.run(&self.key_lookup(key, ""), limits, &mut |values| {
+            self.check(0..self.columns.len(), values)?;
+            is_found = true;
+            row(values);
+            Ok(RowFlow::Stop)
+        })?;
+        Ok(is_found)
     }
 
     /// Writes a page: all columns, the number of rows that pass, and for a table without a key its version.
@@ -404,17 +424,24 @@ impl Reader for TableReader {
     }
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
-        if key.len() != self.key.len() {
-            return Ok(false);
+        self.get_within(&self.limits(None), key, row)
+    }
+
+    fn get_cancellable(
+        &self,
+        key: &[ValueRef<'_>],
+        cancelled: &CancelFlag,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.get_within(&self.limits(Some(cancelled)), key, row)
+    }
+
+    fn get_quickly(&self, key: &[ValueRef<'_>]) -> Option<QuickReadFuture> {
+        let knows_callers = self.identity.is_some() || self.pool.callers != CallerMode::Connection;
+        if knows_callers || key.len() != self.key.len() {
+            return None;
         }
-        let mut is_found = false;
-        self.run(&self.key_lookup(key, ""), &self.limits(None), &mut |values| {
-            self.check(0..self.columns.len(), values)?;
-            is_found = true;
-            row(values);
-            Ok(RowFlow::Stop)
-        })?;
-        Ok(is_found)
+        self.pool.read_quickly(self.key_lookup(key, ""), Arc::clone(&self.columns))
     }
 
     fn list(

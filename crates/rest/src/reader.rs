@@ -290,6 +290,18 @@ impl Reader for CollectionReader {
         }
     }
 
+    fn get_cancellable(
+        &self,
+        key: &[ValueRef<'_>],
+        cancelled: &CancelFlag,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        match self.rows_with_key(key, Some(cancelled))? {
+            Some(rows) => rows.get(key, row),
+            None => Ok(false),
+        }
+    }
+
     fn get_inline(
         &self,
         _key: &[ValueRef<'_>],

@@ -10,10 +10,11 @@ mod postgres;
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +52,25 @@ struct PrivateServer {
 pub struct TestDatabase {
     pub server: Server,
     pub name: String,
+}
+
+/// A connection whose transaction is rolled back when it ends.
+pub struct HeldConnection {
+    process: Child,
+    input: Option<ChildStdin>,
+}
+
+impl HeldConnection {
+    pub fn end(&mut self) {
+        drop(self.input.take());
+        self.process.wait().unwrap();
+    }
+}
+
+impl Drop for HeldConnection {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Kind {
@@ -181,6 +201,22 @@ impl TestDatabase {
     /// Runs statements as the owner of the server.
     pub fn run(&self, sql: &str) {
         self.server.run(Some(&self.name), sql);
+    }
+
+    /// Runs statements on a connection to PostgreSQL that stays open, so that a transaction of them does too.
+    pub fn hold(&self, sql: &str) -> HeldConnection {
+        assert_eq!(self.server.kind, Kind::Postgres, "the program of MariaDB keeps its output back");
+        let mut command = postgres::client(&self.server.folder, &self.name);
+        // The program says when it has come so far.
+        let sql = format!("{sql}\nSELECT 'held';\n");
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut input = process.stdin.take().unwrap();
+        input.write_all(sql.as_bytes()).unwrap();
+        input.flush().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let is_held = output.lines().any(|line| line.unwrap().contains("held"));
+        assert!(is_held, "the statements failed: {sql}");
+        HeldConnection { process, input: Some(input) }
     }
 
     /// All tables and rows, as the database's own program prints them.

@@ -11,6 +11,7 @@ mod aggregate;
 mod chart;
 mod count;
 mod data;
+mod databases;
 mod gates;
 mod gateway;
 mod http;
@@ -48,6 +49,7 @@ cargo xtask bench start [--quick]
 cargo xtask bench aggregate [--quick]
 cargo xtask bench large [--quick]
 cargo xtask bench gateway [--quick]
+cargo xtask bench databases [--quick]
 
   (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
                a CSV file and of a SQLite database
@@ -58,6 +60,8 @@ cargo xtask bench gateway [--quick]
   aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
   gateway      what a gateway adds to a call over HTTP and to a process, against the floor, the direct
                call and npm's mcp-proxy; the list of 20 servers with 50 tools each
+  databases    keyed reads and lists of 10,000 rows over HTTP from PostgreSQL and SQLite, CPU time against
+               MCP Toolbox and a bare program on hyper and tokio-postgres
   large        a CSV file of 1 GB (quick: 50 MB) that is not held in memory: time and peak memory
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
@@ -91,6 +95,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "aggregate" => return aggregate::run(parse_quick(rest)?),
             "large" => return large::run(parse_quick(rest)?),
             "gateway" => return gateway::run(parse_quick(rest)?),
+            "databases" => return databases::run(parse_quick(rest)?),
             _ => {}
         }
     }

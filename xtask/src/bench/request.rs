@@ -50,6 +50,8 @@ enum Expectation {
     Canned,
     /// This id, no error, this customer.
     Customer,
+    /// The same without structured content: the customer is JSON in a text.
+    CustomerText,
     /// This id, no error, a list of tools.
     Tools,
     /// A session, or a refusal to open more of them.
@@ -142,6 +144,12 @@ impl RequestTemplate {
         self
     }
 
+    /// The same request to a server whose results are only text.
+    pub fn expect_text(mut self) -> RequestTemplate {
+        self.expectation = Expectation::CustomerText;
+        self
+    }
+
     fn new(text: String, expectation: Expectation) -> RequestTemplate {
         let id_offset = text.find(ID).expect("every request of this file carries the id");
         let customer_offset = text.find(CUSTOMER).map(|at| at + "user".len());
@@ -184,6 +192,11 @@ impl RequestTemplate {
                 write_digits(&mut email[13..17], customer(n));
                 has(&id_text) && has(&email) && has(br#""structuredContent":{"#) && has_no_error(body)
             }
+            Expectation::CustomerText => {
+                let mut email = *br#"\"email\":\"user0000@example.com\""#;
+                write_digits(&mut email[16..20], customer(n));
+                has(&id_text) && has(&email) && has_no_error(body)
+            }
             Expectation::Tools => {
                 // A gateway lists it under a public name.
                 has(&id_text) && has(br#""tools":["#) && has(br#"lookup_customer""#) && has_no_error(body)
@@ -198,6 +211,16 @@ impl RequestTemplate {
         }
         Ok(())
     }
+}
+
+/// One call of `tool` over HTTP with these arguments, in the newest protocol.
+pub fn call(tool: &str, arguments: &serde_json::Value) -> Vec<u8> {
+    let headers =
+        format!("MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n");
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":{ID},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments},{META}}}}}"#
+    );
+    http_post(&headers, &body).into_bytes()
 }
 
 fn has_no_error(body: &[u8]) -> bool {

@@ -76,7 +76,7 @@ pub fn run(args: &[String]) -> Result<()> {
             "--",
             "--nocapture",
         ]);
-        // A step has two calls on average, and there are five kinds of sources: a million calls with 1000 rounds.
+        // A step has two calls on average, and there are six kinds of sources: a million calls with 1000 rounds.
         sh::run(tests.env("SPILE_TENANT_STEPS", (request.rounds * 100).to_string()))?;
     }
     if wanted("restarts") {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::rules::BoundRows;
 use crate::source::{
-    Aggregate, ColumnShape, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition, Search,
-    SearchOutcome, SourceError, Total,
+    Aggregate, CancelFlag, ColumnShape, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
+    Search, SearchOutcome, SourceError, Total,
 };
 use crate::value::ValueRef;
 
@@ -105,6 +105,15 @@ impl Reader for RestrictedReader<'_> {
 
     fn get(&self, key: &[ValueRef<'_>], row: &mut dyn FnMut(&[ValueRef<'_>])) -> Result<bool, SourceError> {
         self.get_with(row, |row| self.read(|reader| reader.get(key, row)))
+    }
+
+    fn get_cancellable(
+        &self,
+        key: &[ValueRef<'_>],
+        cancelled: &CancelFlag,
+        row: &mut dyn FnMut(&[ValueRef<'_>]),
+    ) -> Result<bool, SourceError> {
+        self.get_with(row, |row| self.read(|reader| reader.get_cancellable(key, cancelled, row)))
     }
 
     fn get_inline(

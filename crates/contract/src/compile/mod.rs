@@ -32,6 +32,7 @@ use crate::manifest::{self, CollectionOperation, Manifest, SourceKind, SourceSet
 use crate::nearest::did_you_mean;
 use crate::source::{SourceFacts, StatementError, StatementFacts};
 use crate::text_template::{TemplateError, TextTemplate};
+use crate::toml_text::toml_string;
 
 /// How many columns the schemas list as filters unless the author chooses: more arguments than this cost every
 /// conversation more tokens than they are worth. Callers can filter by the others too.
@@ -313,7 +314,7 @@ fn first_collection_help(source: &str, kind: SourceKind, facts: &SourceFacts) ->
     };
     let help = format!("add `[collections.NAME]` with `source = \"{source}\"`");
     match facts.tables.first() {
-        Some(first) if !table.is_empty() => format!("{help} and `{table} = \"{}\"`", first.name),
+        Some(first) if !table.is_empty() => format!("{help} and `{table} = {}`", toml_string(&first.name)),
         Some(_) | None => help,
     }
 }

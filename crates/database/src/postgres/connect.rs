@@ -1,16 +1,19 @@
 //! Opens connections to PostgreSQL.
 
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use contract::source::SourceError;
+use contract::source::{QuickReadFuture, SourceError};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Config, NoTls};
 
+use super::lookups::Lookups;
 use super::server_error::full_text;
 use super::session::{PgConnection, SessionTls};
 use super::tls::MakeTls;
-use crate::connection::{Connection, Engine};
+use crate::column::Column;
+use crate::connection::{Connection, Engine, Sql};
 use crate::error::unavailable;
 use crate::options::Options;
 use crate::tls;
@@ -26,6 +29,7 @@ const SESSION: &str = "-c default_transaction_read_only=on -c TimeZone=UTC -c Da
 pub(crate) struct Postgres {
     config: Config,
     tls: SessionTls,
+    lookups: Arc<Lookups>,
 }
 
 impl Postgres {
@@ -58,7 +62,8 @@ impl Postgres {
                 tls::client_config(options.ca_file.as_deref()).map_err(|error| invalid_url(&error))?,
             )),
         };
-        Ok(Self { config, tls })
+        let lookups = Lookups::new(config.clone(), tls.clone());
+        Ok(Self { config, tls, lookups })
     }
 }
 
@@ -92,6 +97,10 @@ impl Engine for Postgres {
             Ok(Ok(client)) => client,
         };
         Ok(Box::new(PgConnection::new(runtime, client, self.tls.clone())))
+    }
+
+    fn read_quickly(&self, sql: Sql, columns: Arc<[Column]>) -> Option<QuickReadFuture> {
+        Some(self.lookups.read(sql, columns))
     }
 }
 

@@ -4,6 +4,7 @@ mod connect;
 mod decode;
 mod dialect;
 mod introspect;
+mod lookups;
 mod server_error;
 mod session;
 mod text_vector;

@@ -101,8 +101,7 @@ impl PgConnection {
         if let Some(statement) = self.statements.get(&sql.text) {
             return Ok(statement.clone());
         }
-        // The database says what the parameters of an author's statement are.
-        let types: Vec<Type> = sql.params.iter().map_while(param_type).collect();
+        let types = param_types(sql);
         let statement = self.wait(limits, async |client| {
             client.prepare_typed(&sql.text, &types).await.map_err(|error| db_error(&error))
         })?;
@@ -190,7 +189,7 @@ fn after_cancel(error: &tokio_postgres::Error, drained: Option<usize>) -> Result
 }
 
 /// Asks the database to stop what this connection runs. If it cannot be asked, the caller stops waiting anyway.
-async fn cancel(client: &Client, tls: &SessionTls) {
+pub(super) async fn cancel(client: &Client, tls: &SessionTls) {
     let token = client.cancel_token();
     let asked: Result<(), tokio_postgres::Error> = match tls {
         SessionTls::Off => token.cancel_query(NoTls).await,
@@ -202,6 +201,12 @@ async fn cancel(client: &Client, tls: &SessionTls) {
 }
 
 fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbError> {
+    let cells = row_cells(sql, found)?;
+    let values: Vec<ValueRef<'_>> = cells.iter().map(Cell::as_value_ref).collect();
+    Ok(row(&values)?)
+}
+
+pub(super) fn row_cells<'r>(sql: &Sql, found: &'r Row) -> Result<Vec<Cell<'r>>, DbError> {
     let mut cells = Vec::with_capacity(sql.results.len());
     for (at, column) in sql.results.iter().enumerate() {
         let bytes: Option<Raw<'_>> = found.try_get(at).map_err(|error| malformed(&error.to_string()))?;
@@ -212,8 +217,7 @@ fn pass_row(sql: &Sql, found: &Row, row: &mut OnRow<'_>) -> Result<RowFlow, DbEr
             }
         });
     }
-    let values: Vec<ValueRef<'_>> = cells.iter().map(Cell::as_value_ref).collect();
-    Ok(row(&values)?)
+    Ok(cells)
 }
 
 impl FoundColumn for Column {
@@ -349,6 +353,11 @@ impl<'a> FromSql<'a> for Raw<'a> {
     fn accepts(_: &Type) -> bool {
         true
     }
+}
+
+/// Those that are known here: an author's statement has parameters whose types the database knows.
+pub(super) fn param_types(sql: &Sql) -> Vec<Type> {
+    sql.params.iter().map_while(param_type).collect()
 }
 
 /// `None` for what the database decides.

@@ -6,6 +6,7 @@ mod callers;
 mod encryption;
 mod kit;
 mod local_records;
+mod lookups;
 mod lying_servers;
 mod outages;
 mod roles;

@@ -5,15 +5,16 @@ use std::sync::atomic::AtomicU64;
 
 use contract::access::CallReader;
 use contract::aggregate::SelectedGroups;
-use contract::bind::{AggregateArguments, BoundValue, ListArguments, SearchArguments};
+use contract::bind::{self, AggregateArguments, BoundValue, ListArguments, SearchArguments};
 use contract::results::{self, GroupMembers, Page, RecordError};
 use contract::source::{
-    Aggregate, CursorPosition, Filter, GROUPS_MAX, Query, Reader, RowPosition, Search, SourceError, Total,
+    Aggregate, CursorPosition, Filter, GROUPS_MAX, Query, QuickRead, Reader, RowPosition, Search,
+    SourceError, Total,
 };
 use contract::{
     Collection, NOTICES_FIELD, NOTICES_MEMBER, Tool, ToolOperation, Value, ValueRef, aggregate, cursor,
 };
-use spile_core::{Outcome, Platform, ToolError, ToolResult};
+use spile_core::{Call, Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
 use super::links::{FollowedLinks, LinkedArguments};
@@ -98,21 +99,40 @@ impl ProviderInner {
         };
         let read = match blocking {
             None => reader.get_inline(cells, &mut row),
-            Some(_) => reader.get(cells, &mut row),
+            Some(blocking) => reader.get_cancellable(cells, &blocking.cancelled, &mut row),
         };
-        Some(match (read, result) {
-            (Err(SourceError::WouldBlock), _) if blocking.is_none() => return None,
-            (Err(error), _) => source_error_outcome(&error, collection, platform),
-            (Ok(_), Some(Ok(result))) => add_notice(result, reader, collection, NOTICES_FIELD).into(),
-            (Ok(_), Some(Err(error))) => record_error_outcome(&error, collection, platform),
-            (Ok(_), None) => {
-                let mut error = not_found_error(collection, key);
-                if let Some(notice) = reader.key_notice() {
-                    error.message = format!("{}; it may exist: {notice}", error.message);
-                }
-                error.into()
+        match read {
+            Err(SourceError::WouldBlock) if blocking.is_none() => None,
+            Err(error) => Some(source_error_outcome(&error, collection, platform)),
+            Ok(_) => Some(record_outcome(collection, reader, key, result, platform)),
+        }
+    }
+
+    /// The outcome of a read that needed no thread; `None` if it must be repeated where it may wait.
+    pub(super) fn quick_record(
+        &self,
+        tool: &Tool,
+        index: usize,
+        call: &Call,
+        read: &QuickRead,
+        platform: &dyn Platform,
+    ) -> Option<Outcome> {
+        let (collection, reader) = (&self.contract.collections[index], &*self.backends.readers[index]);
+        let (result, bound);
+        let key = match read {
+            QuickRead::Row(values) => {
+                let cells: Vec<ValueRef<'_>> = values.iter().map(Value::as_value_ref).collect();
+                result = Some(results::record(collection, tool.text_template.as_ref(), &cells));
+                &[]
             }
-        })
+            QuickRead::NoRow => {
+                result = None;
+                bound = bind::key(collection, call.arguments()).ok()?;
+                &*bound
+            }
+            QuickRead::Unknown => return None,
+        };
+        Some(record_outcome(collection, reader, key, result, platform))
     }
 
     /// One record with the rows of links.
@@ -136,7 +156,7 @@ impl ProviderInner {
             keys = fields.iter().map(values).collect();
             found = Some(results::record(collection, tool.text_template.as_ref(), cells));
         };
-        if let Err(error) = reader.get(&key_cells, &mut row) {
+        if let Err(error) = reader.get_cancellable(&key_cells, &blocking.cancelled, &mut row) {
             return source_error_outcome(&error, collection, platform);
         }
         let result = match found {
@@ -398,6 +418,28 @@ impl ProviderInner {
 
 const NOT_A_CURSOR: &str =
     "not a cursor of this list; pass `nextCursor` unchanged, with the same filters and sort";
+
+/// The outcome of a read that found a row, or none.
+#[inline]
+fn record_outcome(
+    collection: &Collection,
+    reader: &dyn Reader,
+    key: &[BoundValue<'_>],
+    found: Option<Result<ToolResult, RecordError>>,
+    platform: &dyn Platform,
+) -> Outcome {
+    match found {
+        Some(Ok(result)) => add_notice(result, reader, collection, NOTICES_FIELD).into(),
+        Some(Err(error)) => record_error_outcome(&error, collection, platform),
+        None => {
+            let mut error = not_found_error(collection, key);
+            if let Some(notice) = reader.key_notice() {
+                error.message = format!("{}; it may exist: {notice}", error.message);
+            }
+            error.into()
+        }
+    }
+}
 
 /// The own fields of each link.
 fn link_fields(collection: &Collection, links: &[usize]) -> Vec<Vec<usize>> {

@@ -58,6 +58,7 @@ mod reloading;
 mod replicas;
 mod rest;
 mod restarts;
+mod role_conditions;
 mod roles;
 mod scaffolding;
 mod serving;

@@ -4,6 +4,7 @@
 //! Each text of a row has the tag of its tenant, so that a foreign row in an answer, however it came there, is a foreign tag in
 //! its bytes. `cargo xtask judges tenants` makes a million calls.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,6 +12,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde_json::{Value, json};
+use test_api::{ApiRequest, ApiResponse, ApiServer};
 use test_databases::{Kind, TestDatabase};
 
 use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
@@ -205,6 +207,8 @@ struct Loot {
 
 struct Proof<'a> {
     connection: Connection,
+    /// Whether a write can expect a version.
+    has_versions: bool,
     loot: &'a Mutex<Loot>,
     calls: &'a AtomicU64,
     random: u64,
@@ -343,7 +347,10 @@ impl Proof<'_> {
                 assert!(answer["record"].get("tenant_id").is_none(), "{answer}");
             }
             9 => {
-                let arguments = json!({ "id": other_id, "note": "stolen", "expected_version": "x" });
+                let mut arguments = json!({ "id": other_id, "note": "stolen" });
+                if self.has_versions {
+                    arguments["expected_version"] = json!("x");
+                }
                 self.expect_code(tenant, "update_orders", &arguments, "not_found");
                 self.expect_code(tenant, "delete_orders", &json!({ "id": other_id }), "not_found");
                 let arguments = json!({ "id": own_id, "tenant_id": tag(other) });
@@ -408,10 +415,10 @@ impl Proof<'_> {
 }
 
 fn prove(project: &TestProject, steps: u64) {
-    prove_with(project, &tokens(), steps);
+    prove_with(project, &tokens(), true, steps);
 }
 
-fn prove_with(project: &TestProject, tokens: &str, steps: u64) {
+fn prove_with(project: &TestProject, tokens: &str, has_versions: bool, steps: u64) {
     project.write("tokens.json", tokens.as_bytes());
     let server = HttpServer::start(&mut project.spile(&[
         "serve",
@@ -427,7 +434,8 @@ fn prove_with(project: &TestProject, tokens: &str, steps: u64) {
             let (server, loot, calls) = (&server, &loot, &calls);
             scope.spawn(move || {
                 let random = 0x9e37_79b9_7f4a_7c15 ^ thread as u64;
-                let mut proof = Proof { connection: Connection::open(server), loot, calls, random };
+                let mut proof =
+                    Proof { connection: Connection::open(server), has_versions, loot, calls, random };
                 for _ in 0..steps / THREADS as u64 {
                     let tenant = thread + THREADS * proof.random(TENANTS / THREADS);
                     proof.step(tenant);
@@ -511,5 +519,111 @@ fn no_tenant_sees_a_row_of_another_with_row_level_security() {
     );
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     let claims = format!("\"claims\":{{\"db_role\":\"member_{name}\",");
-    prove_with(&project, &tokens().replace("\"claims\":{", &claims), steps());
+    prove_with(&project, &tokens().replace("\"claims\":{", &claims), true, steps());
+}
+
+/// The API of the same shop. It knows no tenants: whoever has its URL gets everything.
+struct ShopApi {
+    orders: Vec<Value>,
+    customers: Vec<Value>,
+    /// Answers to writes, by idempotency key.
+    answers: HashMap<String, ApiResponse>,
+}
+
+impl ShopApi {
+    fn new() -> Self {
+        fn record<const N: usize>(names: [&str; N], row: &[String; N]) -> Value {
+            let value = |text: &String| text.parse::<u64>().map_or_else(|_| json!(text), |n| json!(n));
+            names.iter().zip(row).map(|(name, text)| ((*name).to_owned(), value(text))).collect()
+        }
+        Self {
+            orders: orders().iter().map(|row| record(ORDERS, row)).collect(),
+            customers: customers().iter().map(|row| record(CUSTOMERS, row)).collect(),
+            answers: HashMap::new(),
+        }
+    }
+
+    fn answer(&mut self, request: &ApiRequest) -> ApiResponse {
+        let key = request.header("idempotency-key").map(str::to_owned);
+        if let Some(answer) = key.as_ref().and_then(|key| self.answers.get(key)) {
+            return answer.clone();
+        }
+        let answer = self.answer_new(request);
+        if let Some(key) = key {
+            self.answers.insert(key, answer.clone());
+        }
+        answer
+    }
+
+    fn answer_new(&mut self, request: &ApiRequest) -> ApiResponse {
+        let segments = request.segments();
+        let (table, id) = match segments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["orders"] => (&mut self.orders, None),
+            ["orders", id] => (&mut self.orders, Some(id)),
+            ["customers"] => (&mut self.customers, None),
+            ["customers", id] => (&mut self.customers, Some(id)),
+            _ => return ApiResponse::new(404, ""),
+        };
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let has_id = |row: &Value, id: &str| row["id"].as_u64() == id.parse().ok();
+        let Some(id) = id else {
+            if request.method == "POST" {
+                if table.iter().any(|row| row["id"] == body["id"]) {
+                    return ApiResponse::new(409, "{}");
+                }
+                table.push(body.clone());
+                return ApiResponse::json(body.to_string());
+            }
+            let is_asked_for =
+                |row: &&Value| request.parameter("tenant").is_none_or(|tenant| row["tenant_id"] == tenant);
+            let start = request.parameter("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+            let page: Vec<&Value> = table.iter().filter(is_asked_for).skip(start).take(150).collect();
+            return ApiResponse::json(json!({ "data": page }).to_string());
+        };
+        let Some(at) = table.iter().position(|row| has_id(row, id)) else {
+            return ApiResponse::new(404, "{}");
+        };
+        match request.method.as_str() {
+            "PATCH" => {
+                for (name, value) in body.as_object().into_iter().flatten() {
+                    table[at][name] = value.clone();
+                }
+            }
+            "DELETE" => return ApiResponse::json(table.remove(at).to_string()),
+            _ => {}
+        }
+        ApiResponse::json(table[at].to_string())
+    }
+}
+
+/// The API filters orders by tenant, if it is asked to, and customers not at all.
+#[test]
+fn no_tenant_sees_a_row_of_another_in_an_api() {
+    let shop = Mutex::new(ShopApi::new());
+    let api = ApiServer::start(move |request| shop.lock().expect("no panic").answer(request));
+    let list = |more: &str| {
+        format!("items = \"/data\", page = {{ style = \"offset\", parameter = \"offset\" }}{more}")
+    };
+    let key = "idempotency_header = \"Idempotency-Key\"";
+    let orders = format!(
+        "[collections.orders]\nsource = \"shop\"\nlist = {{ path = \"/orders\", {} }}\nget = {{ path = \"/orders/{{id}}\" }}\n\
+         create = {{ path = \"/orders\", {key} }}\nupdate = {{ path = \"/orders/{{id}}\", {key} }}\n\
+         delete = {{ path = \"/orders/{{id}}\", {key} }}\n",
+        list(", filters = { tenant_id = \"tenant\" }")
+    );
+    let customers = format!(
+        "[collections.customers]\nsource = \"shop\"\nlist = {{ path = \"/customers\", {} }}\nget = {{ path = \"/customers/{{id}}\" }}\n",
+        list("")
+    );
+    let rules =
+        RULES.replace("[collections.orders]\n", &orders).replace("[collections.customers]\n", &customers);
+    let manifest = format!(
+        "[sources.shop]\nkind = \"rest\"\nurl = \"{}\"\nallow_private_addresses = true\n{rules}\n\
+         [collections.orders.fields]\nid = {{ as = \"integer\" }}\ntenant_id = {{}}\ncustomer_id = {{ as = \"integer\" }}\nitem = {{}}\n\
+         amount = {{ as = \"integer\" }}\nnote = {{}}\n\
+         [collections.customers.fields]\nid = {{ as = \"integer\" }}\ntenant_id = {{}}\nname = {{}}\n",
+        api.url()
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    prove_with(&project, &tokens(), false, steps());
 }
