@@ -13,7 +13,7 @@ use crate::humanize::pluralize;
 use crate::infer::is_null_name;
 use crate::manifest::{BYTES_MAX_DEFAULT, Operation, ROWS_MAX_DEFAULT, SourceKind};
 use crate::names;
-use crate::source::{ColumnFacts, LayoutNote, NearMissType, SourceFacts, TableFacts};
+use crate::source::{ColumnFacts, LayoutNote, LayoutNoteKind, NearMissType, SourceFacts, TableFacts};
 use crate::toml_text::{toml_key, toml_string};
 
 pub use table_choice::TABLES_SERVED_MAX;
@@ -281,6 +281,8 @@ fn render_layout(out: &mut String, table: &TableFacts, unit: &str) {
 fn render_note(out: &mut String, note: &LayoutNote) {
     if note.is_assumed() {
         *out += &format!("# The table {}.\n{}\n", comment_text(&note.message), comment_text(&note.setting));
+    } else if note.kind == LayoutNoteKind::DoubtfulValues {
+        *out += &format!("# The table {}: {}.\n", comment_text(&note.message), comment_text(&note.setting));
     } else if note.setting.is_empty() {
         *out += &format!("# The table {}.\n", comment_text(&note.message));
     } else {

@@ -196,9 +196,13 @@ impl LayoutNote {
     /// Whether the setting belongs to a field.
     pub fn is_about_field(&self) -> bool {
         match self.kind {
-            LayoutNoteKind::Gaps | LayoutNoteKind::DoubtfulYears | LayoutNoteKind::AssumedNull => true,
+            LayoutNoteKind::Gaps
+            | LayoutNoteKind::DoubtfulYears
+            | LayoutNoteKind::DoubtfulNumbers
+            | LayoutNoteKind::AssumedNull => true,
             LayoutNoteKind::LeftOut
             | LayoutNoteKind::Doubt
+            | LayoutNoteKind::DoubtfulValues
             | LayoutNoteKind::DoubtfulHeader
             | LayoutNoteKind::AssumedShortRows => false,
         }
@@ -216,10 +220,14 @@ pub enum LayoutNoteKind {
     LeftOut,
     /// The rows are read, and perhaps should not be.
     Doubt,
+    /// The same, where no setting leaves them out: `setting` is advice.
+    DoubtfulValues,
     /// A row is taken for column names, and perhaps is data.
     DoubtfulHeader,
     /// Two-digit years are read as years in the future, and perhaps are in the past.
     DoubtfulYears,
+    /// A number that is far below all others is read as a number, and perhaps stands for a missing value.
+    DoubtfulNumbers,
     /// A column has few values, each of which perhaps counts for the rows below it.
     Gaps,
     /// A text such as `NA` in a column of numbers is read as no value.

@@ -4,14 +4,16 @@
 //! A row is left out only where the evidence is clear, and each is named in a [`LayoutNote`] with the setting that
 //! reads it after all. Where the evidence is not clear, the row is read, and a note says what is doubtful.
 
+mod sections;
 mod totals;
 
 use contract::infer::{TextClass, is_null_name};
 use contract::manifest::{DeclaredLayout, is_stop_text};
 use contract::source::{LayoutNote, LayoutNoteKind};
 
-pub(crate) use totals::is_total_label;
-use totals::{find_last_row_sum, find_statistics, find_totals, readings};
+use sections::find_sections;
+use totals::{find_inner_totals, find_last_row_sum, find_statistics, find_totals, readings};
+pub(crate) use totals::{is_total_label, is_total_word};
 
 /// One row, as people see it.
 #[derive(Debug, Clone)]
@@ -109,6 +111,11 @@ impl SketchedRow {
         !self.cells.is_empty() && self.cells.iter().all(SketchedCell::is_year)
     }
 
+    /// `Account:` and its value, twice or more, above a table.
+    fn has_labels(&self) -> bool {
+        self.cells.iter().filter(|cell| cell.text.trim_end().ends_with(':')).count() > 1
+    }
+
     /// `Account:` and its value, above a table.
     fn is_label_and_value(&self) -> bool {
         self.cells.len() <= 2 && self.first_text().ends_with(':')
@@ -168,8 +175,9 @@ pub(crate) fn find_header(
     };
     layout.count = match declared.header_rows {
         Some(count) => count as usize,
-        None if declared.header_row.is_none() && has_two_header_rows(rows, layout.at, is_merged) => {
-            let count = if has_index_names(rows, layout.at) { 3 } else { 2 };
+        None if declared.header_row.is_none()
+            && let count @ 2.. = count_header_rows(rows, layout.at, is_merged) =>
+        {
             let (first, last) = (rows[layout.at].number, rows[layout.at + count - 1].number);
             let (number, join) = if count == 2 { ("two", "and") } else { ("three", "to") };
             layout.likely_row = None;
@@ -291,16 +299,21 @@ fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> H
             false => as_before,
         };
     }
-    let is_header = |row: &&SketchedRow| is_wide(row) && row.has_names_only() && !row.is_label_and_value();
-    let Some(found) = rows[first..].iter().find(is_header) else { return as_before };
-    let at = rows.iter().position(|row| row.number == found.number).unwrap_or(first);
+    let has_names = |at: usize| {
+        rows[at].has_names_only()
+            || rows[at].has_blank_corner(rows.get(at + 1))
+            || has_dates_for_names(rows, at)
+    };
+    let is_header = |at: &usize| is_wide(&rows[*at]) && has_names(*at) && !rows[*at].is_label_and_value();
+    let Some(at) = (first..rows.len()).find(is_header) else { return as_before };
+    let found = &rows[at];
     let above = &rows[first..at];
     let is_title = |row: &SketchedRow| row.cells.len() == 1 || row.is_label_and_value();
     let are_titles = above.iter().all(is_title);
     // A title begins with a text, and has fewer cells than there are names.
     let may_be_titles = above.iter().all(|row| {
         let begins_with_text = row.cells.first().is_some_and(|cell| cell.class == TextClass::Other);
-        begins_with_text && (is_title(row) || row.cells.len() < found.cells.len())
+        begins_with_text && (is_title(row) || row.has_labels() || row.cells.len() < found.cells.len())
     });
     // In a CSV file, a title is a line without the delimiters of the table.
     let below = rows.get(at + 1);
@@ -313,6 +326,25 @@ fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> H
         return HeaderLayout { likely_row: Some(found.number), ..as_before };
     }
     with_rows_above(rows, first, at, unit, as_before)
+}
+
+/// Whether a row has a text first, and then dates that differ, above numbers: a table with a column for each day.
+fn has_dates_for_names(rows: &[SketchedRow], at: usize) -> bool {
+    let below = &rows[at + 1..rows.len().min(at + 1 + CONTRAST_ROWS_MAX)];
+    let Some((first, dates)) = rows[at].cells.split_first() else { return false };
+    let is_name = |cell: &SketchedCell| {
+        let mut classes =
+            below.iter().filter_map(|row| row.get(cell.column)).map(|cell| cell.class).peekable();
+        cell.class == TextClass::Date
+            && classes.peek().is_some()
+            && classes.clone().filter(|class| *class == TextClass::Number).count() * 2 > classes.count()
+    };
+    let mut texts: Vec<&str> = dates.iter().map(|cell| cell.text.trim()).collect();
+    texts.sort_unstable();
+    first.class == TextClass::Other
+        && dates.len() > 1
+        && dates.iter().all(is_name)
+        && texts.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// Whether the first line of a CSV file has another number of fields than all lines below, which have one number, and
@@ -363,15 +395,30 @@ fn has_contrast(rows: &[SketchedRow], at: usize) -> bool {
 }
 
 /// Whether most of the values of a column are numbers or dates.
-fn is_typed(rows: &[SketchedRow], column: usize) -> bool {
+pub(crate) fn is_typed(rows: &[SketchedRow], column: usize) -> bool {
     let classes = || rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.class);
     let typed = classes().filter(|class| matches!(class, TextClass::Number | TextClass::Date)).count();
     typed > 0 && typed * 2 > classes().count()
 }
 
+fn count_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, usize) -> bool) -> usize {
+    if has_two_header_rows(rows, at, is_merged) {
+        return if has_index_names(rows, at) { 3 } else { 2 };
+    }
+    let [_, second, third, ..] = &rows[at..] else { return 1 };
+    let is_next = |row: &SketchedRow| !row.follows_gap && row.has_names_only();
+    // Surveys have short names, questions and ids.
+    let has_three = is_next(second)
+        && is_next(third)
+        && [at + 1, at + 2].iter().all(|row| contradicts_all_below(rows, *row, at + 3));
+    if has_three { 3 } else { 1 }
+}
+
 fn has_two_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, usize) -> bool) -> bool {
     let (upper, Some(lower)) = (&rows[at], rows.get(at + 1)) else { return false };
-    if lower.follows_gap || lower.number != upper.number + 1 || lower.cells.len() < 2 {
+    // A record of a CSV file may take several lines.
+    let is_next = lower.width > 0 || lower.number == upper.number + 1;
+    if lower.follows_gap || !is_next || lower.cells.len() < 2 {
         return false;
     }
     let is_unit = |cell: &SketchedCell| {
@@ -384,7 +431,7 @@ fn has_two_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, 
     if !lower.has_names_only() {
         return false;
     }
-    if contradicts_all_below(rows, at + 1) {
+    if contradicts_all_below(rows, at + 1, at + 2) {
         return true;
     }
     // A name in the upper row above several names in the lower row.
@@ -402,10 +449,10 @@ fn has_two_header_rows(rows: &[SketchedRow], at: usize, is_merged: impl Fn(u32, 
 
 /// Whether a row has a text in each column that has only numbers or dates below, in two columns or more, and nothing that
 /// stands for a value: units, limits, or the second part of the names.
-fn contradicts_all_below(rows: &[SketchedRow], at: usize) -> bool {
+fn contradicts_all_below(rows: &[SketchedRow], at: usize, rows_from: usize) -> bool {
     const ROWS_MIN: usize = 2;
     const COLUMNS_MIN: usize = 2;
-    let (row, below) = (&rows[at], &rows[at + 1..]);
+    let (row, below) = (&rows[at], &rows[rows_from.min(rows.len())..]);
     if below.len() < ROWS_MIN {
         return false;
     }
@@ -459,8 +506,13 @@ pub(crate) fn join_names(
 }
 
 fn push_name(name: &mut String, cell: Option<&SketchedCell>) {
-    let Some(text) =
-        cell.map(|cell| cell.text.trim()).filter(|text| !text.is_empty() && *text != name.as_str())
+    // Qualtrics writes an id as JSON below each name.
+    let is_id = |text: &str| text.starts_with("{\"") && text.ends_with('}');
+    // `StartDate` above `Start Date` is one name.
+    let letters = |text: &str| -> String { text.split_whitespace().collect::<String>().to_lowercase() };
+    let Some(text) = cell
+        .map(|cell| cell.text.trim())
+        .filter(|text| !text.is_empty() && !is_id(text) && letters(text) != letters(name))
     else {
         return;
     };
@@ -481,6 +533,10 @@ pub(crate) trait DataRows {
     fn cells(&self, at: usize) -> Vec<SketchedCell>;
     /// Positions of rows that may be totals: whose first cell is a [total label](is_total_label).
     fn total_candidates(&self) -> Vec<usize>;
+    /// Positions and columns of cells behind the first ones that are a [word for a total](is_total_word).
+    fn inner_totals(&self) -> Vec<(usize, usize)>;
+    /// Whether the first cell is merged with those to its right.
+    fn is_merged_across(&self, at: usize) -> bool;
 
     fn row(&self, at: usize) -> SketchedRow {
         SketchedRow {
@@ -505,13 +561,21 @@ pub(crate) fn find_left_out(
     if !is_declared {
         end = find_second_table(rows, header, unit, &mut found);
         end = find_footer(rows, end, header.len(), unit, &mut found);
+    }
+    // Whoever says where the table ends has not said that the headings and subtotals above are data.
+    let keeps_all = declared.footer_rows == Some(0);
+    if !keeps_all {
+        find_sections(rows, end, header, unit, &mut found);
+    }
+    let sections = found.rows.len();
+    if !is_declared {
         end = find_statistics(rows, end, unit, &mut found);
     }
-    // Whoever says where the table ends has not said that the subtotals above are data.
-    if declared.footer_rows != Some(0) {
+    if !keeps_all {
         find_totals(rows, end, unit, &mut found);
+        find_inner_totals(rows, end, header, unit, &mut found);
     }
-    if !is_declared && found.rows.is_empty() {
+    if !is_declared && found.rows.len() == sections {
         find_last_row_sum(rows, end, unit, &mut found);
     }
     found.notes.extend(find_gaps(rows, end, header, unit));

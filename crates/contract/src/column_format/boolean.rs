@@ -10,10 +10,12 @@ pub struct BooleanFormat {
 }
 
 /// Words for yes and no in lower case, in English, German, French and Spanish.
-const WORD_PAIRS: [(&str, &str); 14] = [
+const WORD_PAIRS: [(&str, &str); 15] = [
     ("true", "false"),
     ("yes", "no"),
     ("y", "n"),
+    // PostgreSQL.
+    ("t", "f"),
     ("ja", "nein"),
     ("j", "n"),
     ("wahr", "falsch"),

@@ -22,7 +22,7 @@ enum DatePart {
     Hour24(Padding),
     Hour12(Padding),
     Minute,
-    Second,
+    Second(Fraction),
     /// `AM`
     Noon(LetterCase),
     Offset(OffsetStyle),
@@ -36,6 +36,13 @@ enum Padding {
     None,
 }
 
+/// Whether seconds are written with a fraction, if they have one. It is read either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Fraction {
+    None,
+    Written,
+}
+
 /// How an offset from UTC is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum OffsetStyle {
@@ -43,14 +50,21 @@ enum OffsetStyle {
     Colon,
     /// `+0100`
     Plain,
+    /// `+01`, as PostgreSQL writes it
+    Hours,
+    /// `GMT+1`
+    Gmt,
     /// `UTC`
     Utc,
 }
 
 /// Two-digit years are 1969 to 2068, as POSIX has it, unless the author says otherwise.
 const YEAR_FROM: u16 = 1969;
+/// After the seconds of a pattern.
+const FRACTION: &str = ".fff";
 const PARTS_MAX: usize = 24;
 const TEXT_BYTES_MAX: usize = 80;
+const NANO_DIGITS: usize = 9;
 /// Texts that separate two parts, apart from a point, a comma, a slash, a dash or a blank.
 const JOINING_WORDS: [&str; 4] = ["de", "del", "of", "le"];
 
@@ -63,6 +77,7 @@ struct DateFields {
     hour: Option<u8>,
     minute: Option<u8>,
     second: Option<u8>,
+    nanos: u32,
     is_afternoon: Option<bool>,
     offset_minutes: Option<i16>,
 }
@@ -122,11 +137,16 @@ impl DateFormat {
                     let is_12 = is_afternoon_used;
                     (if is_12 { DatePart::Hour12(padding) } else { DatePart::Hour24(padding) }, same)
                 }
-                ('s', 2) => (DatePart::Second, 2),
+                ('s', 2) if rest[2..].starts_with(FRACTION) => {
+                    (DatePart::Second(Fraction::Written), 2 + FRACTION.len())
+                }
+                ('s', 2) => (DatePart::Second(Fraction::None), 2),
                 ('a', 1) if rest.starts_with("AM") => (DatePart::Noon(LetterCase::Upper), 2),
                 ('a', 1) if rest.starts_with("am") => (DatePart::Noon(LetterCase::Lower), 2),
                 ('z', 1) => (DatePart::Offset(OffsetStyle::Plain), 1),
                 ('z', 2) => (DatePart::Offset(OffsetStyle::Colon), 2),
+                ('z', 3) => (DatePart::Offset(OffsetStyle::Hours), 3),
+                ('g', 1) if rest.starts_with("GMTz") => (DatePart::Offset(OffsetStyle::Gmt), 4),
                 ('u', 1) if rest.starts_with("UTC") => (DatePart::Offset(OffsetStyle::Utc), 3),
                 _ => {
                     let word = JOINING_WORDS.iter().find(|word| rest.starts_with(&format!("{word} ")));
@@ -163,7 +183,7 @@ impl DateFormat {
         let years = count(|part| matches!(part, DatePart::Year4 | DatePart::Year2(_)));
         let hours = count(|part| matches!(part, DatePart::Hour24(_) | DatePart::Hour12(_)));
         let minutes = count(|part| matches!(part, DatePart::Minute));
-        let seconds = count(|part| matches!(part, DatePart::Second));
+        let seconds = count(|part| matches!(part, DatePart::Second(_)));
         let offsets = count(|part| matches!(part, DatePart::Offset(_)));
         let noons = count(|part| matches!(part, DatePart::Noon(_)));
         let is_12 = count(|part| matches!(part, DatePart::Hour12(_)));
@@ -219,7 +239,15 @@ impl DateFormat {
                 }
                 DatePart::Hour24(_) | DatePart::Hour12(_) => fields.hour = Some(number(1, 2)? as u8),
                 DatePart::Minute => fields.minute = Some(number(2, 2)? as u8),
-                DatePart::Second => fields.second = Some(number(2, 2)? as u8),
+                DatePart::Second(_) => {
+                    fields.second = Some(number(2, 2)? as u8);
+                    let digits = rest.strip_prefix('.').unwrap_or_default();
+                    let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+                    if (1..=NANO_DIGITS).contains(&length) {
+                        fields.nanos = format!("{:0<NANO_DIGITS$}", &digits[..length]).parse().ok()?;
+                        rest = &digits[length..];
+                    }
+                }
                 DatePart::MonthName(..) => {
                     let name = leading_name(rest);
                     fields.month = Some(month_number(name)?);
@@ -258,10 +286,11 @@ impl DateFormat {
             None if has_time => return None,
             None => CivilTime::MIDNIGHT,
         };
-        let has_second = has(|part| matches!(part, DatePart::Second));
+        let has_second = has(|part| matches!(part, DatePart::Second(_)));
+        let has_fraction = has(|part| matches!(part, DatePart::Second(Fraction::Written)));
         let is_lost = (!has_time && time != CivilTime::MIDNIGHT)
             || (!has_second && time.second() > 0)
-            || time.nanos() > 0
+            || (!has_fraction && time.nanos() > 0)
             || has_offset != offset.is_some();
         if is_lost {
             return None;
@@ -285,7 +314,13 @@ impl DateFormat {
                 DatePart::Hour24(padding) => number(time.hour(), *padding),
                 DatePart::Hour12(padding) => number((time.hour() + 11) % 12 + 1, *padding),
                 DatePart::Minute => number(time.minute(), Padding::Zero),
-                DatePart::Second => number(time.second(), Padding::Zero),
+                DatePart::Second(_) => {
+                    number(time.second(), Padding::Zero);
+                    if time.nanos() > 0 {
+                        let fraction = format!(".{:0NANO_DIGITS$}", time.nanos());
+                        out.push_str(fraction.trim_end_matches('0'));
+                    }
+                }
                 DatePart::Noon(case) => {
                     let word = if time.hour() < 12 { "am" } else { "pm" };
                     out.push_str(&if *case == LetterCase::Lower {
@@ -340,7 +375,10 @@ impl DateFormat {
     /// length the names of months have. `None` if the text is not in this format.
     pub(crate) fn adapted_to(mut self, text: &str) -> Option<Self> {
         let text = text.trim();
-        self.read(text)?.canonical()?;
+        let fields = self.read(text)?;
+        fields.canonical()?;
+        // Also `.000`: what comes after it is not a number of this format.
+        let has_fraction = fields.nanos > 0;
         let runs = split_runs(text);
         let mut numbers = runs.iter().filter_map(|run| match run {
             Run::Digits(digits) => Some(*digits),
@@ -357,8 +395,15 @@ impl DateFormat {
                         *padding = Padding::None;
                     }
                 }
-                DatePart::Year4 | DatePart::Year2(_) | DatePart::Minute | DatePart::Second => {
+                DatePart::Year4 | DatePart::Year2(_) | DatePart::Minute => {
                     let _ = numbers.next();
+                }
+                DatePart::Second(fraction) => {
+                    let _ = numbers.next();
+                    if has_fraction {
+                        *fraction = Fraction::Written;
+                        let _ = numbers.next();
+                    }
                 }
                 DatePart::MonthName(style, _) => {
                     let styles = name.as_deref().map(styles_of).unwrap_or_default();
@@ -402,7 +447,7 @@ impl DatePart {
             | Self::Hour24(_)
             | Self::Hour12(_)
             | Self::Minute
-            | Self::Second => true,
+            | Self::Second(_) => true,
             Self::MonthName(..) | Self::Noon(_) | Self::Offset(_) | Self::Literal(_) => false,
         }
     }
@@ -417,8 +462,11 @@ impl DateFields {
             (hour @ 1..=12, Some(is_afternoon)) => hour % 12 + if is_afternoon { 12 } else { 0 },
             (_, Some(_)) => return None,
         };
-        let time = CivilTime::new(hour, minute, self.second.unwrap_or(0), 0)?;
-        let local = format!("{date}T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
+        let time = CivilTime::new(hour, minute, self.second.unwrap_or(0), self.nanos)?;
+        let mut local = format!("{date}T{:02}:{:02}:{:02}", time.hour(), time.minute(), time.second());
+        if time.nanos() > 0 {
+            local += format!(".{:0NANO_DIGITS$}", time.nanos()).trim_end_matches('0');
+        }
         match self.offset_minutes {
             None => Some(local),
             Some(0) => Some(local + "Z"),
@@ -462,11 +510,14 @@ impl fmt::Display for DateFormat {
                 DatePart::Hour24(Padding::Zero) | DatePart::Hour12(Padding::Zero) => f.write_str("hh")?,
                 DatePart::Hour24(Padding::None) | DatePart::Hour12(Padding::None) => f.write_str("h")?,
                 DatePart::Minute => f.write_str("mm")?,
-                DatePart::Second => f.write_str("ss")?,
+                DatePart::Second(Fraction::None) => f.write_str("ss")?,
+                DatePart::Second(Fraction::Written) => write!(f, "ss{FRACTION}")?,
                 DatePart::Noon(LetterCase::Lower) => f.write_str("am")?,
                 DatePart::Noon(_) => f.write_str("AM")?,
                 DatePart::Offset(OffsetStyle::Plain) => f.write_str("z")?,
                 DatePart::Offset(OffsetStyle::Colon) => f.write_str("zz")?,
+                DatePart::Offset(OffsetStyle::Hours) => f.write_str("zzz")?,
+                DatePart::Offset(OffsetStyle::Gmt) => f.write_str("GMTz")?,
                 DatePart::Offset(OffsetStyle::Utc) => f.write_str("UTC")?,
                 DatePart::Literal(literal) => f.write_str(literal)?,
             }
@@ -631,6 +682,12 @@ fn time_parts(runs: &[Run<'_>]) -> Option<Vec<DatePart>> {
         [Run::Other(":"), Run::Digits(second), rest @ ..] if second.len() == 2 => (true, rest),
         rest => (false, rest),
     };
+    let (has_fraction, rest) = match rest {
+        [Run::Other("."), Run::Digits(digits), rest @ ..] if second && digits.len() <= NANO_DIGITS => {
+            (true, rest)
+        }
+        rest => (false, rest),
+    };
     let mut tail = Vec::new();
     let mut is_12 = false;
     let rest = match rest {
@@ -653,8 +710,14 @@ fn time_parts(runs: &[Run<'_>]) -> Option<Vec<DatePart>> {
             push_literal(&mut tail, " ");
             tail.push(DatePart::Offset(OffsetStyle::Utc));
         }
+        [Run::Other(" "), Run::Letters("GMT")]
+        | [Run::Other(" "), Run::Letters("GMT"), Run::Other("+" | "-"), Run::Digits(_), ..] => {
+            push_literal(&mut tail, " ");
+            tail.push(DatePart::Offset(OffsetStyle::Gmt));
+        }
         [Run::Other(sign), Run::Digits(digits), rest @ ..] if matches!(sign.trim_start(), "+" | "-") => {
             let style = match (digits.len(), rest) {
+                (2, []) => OffsetStyle::Hours,
                 (4, []) => OffsetStyle::Plain,
                 (2, [Run::Other(":"), Run::Digits(minutes)]) if minutes.len() == 2 => OffsetStyle::Colon,
                 _ => return None,
@@ -670,7 +733,7 @@ fn time_parts(runs: &[Run<'_>]) -> Option<Vec<DatePart>> {
     parts.push(DatePart::Minute);
     if second {
         push_literal(&mut parts, ":");
-        parts.push(DatePart::Second);
+        parts.push(DatePart::Second(if has_fraction { Fraction::Written } else { Fraction::None }));
     }
     parts.extend(tail);
     Some(parts)
@@ -684,11 +747,13 @@ fn is_noon(word: &str) -> bool {
 fn read_offset(text: &str, style: OffsetStyle) -> Option<(i16, usize)> {
     let (sign, hours, minutes, length) = match (style, text.as_bytes()) {
         (OffsetStyle::Utc, _) => return text.starts_with("UTC").then_some((0, 3)),
+        (OffsetStyle::Gmt, _) => return read_gmt(text),
+        (OffsetStyle::Hours, [sign @ (b'+' | b'-'), ..]) => (sign, text.get(1..3)?, "00", 3),
         (OffsetStyle::Colon, [sign @ (b'+' | b'-'), _, _, b':', ..]) => {
             (sign, text.get(1..3)?, text.get(4..6)?, 6)
         }
         (OffsetStyle::Plain, [sign @ (b'+' | b'-'), ..]) => (sign, text.get(1..3)?, text.get(3..5)?, 5),
-        (OffsetStyle::Colon | OffsetStyle::Plain, _) => return None,
+        (OffsetStyle::Colon | OffsetStyle::Plain | OffsetStyle::Hours, _) => return None,
     };
     let is_number = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
     if !is_number(hours) || !is_number(minutes) {
@@ -699,11 +764,33 @@ fn read_offset(text: &str, style: OffsetStyle) -> Option<(i16, usize)> {
     Some((if *sign == b'-' { -size } else { size }, length))
 }
 
+/// `GMT`, `GMT+1`, `GMT-3:30`: minutes, and the length of the text.
+fn read_gmt(text: &str) -> Option<(i16, usize)> {
+    let behind = text.strip_prefix("GMT")?;
+    let Some(sign) = behind.chars().next().filter(|sign| matches!(sign, '+' | '-')) else {
+        return Some((0, 3));
+    };
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+    let hours = &behind[1..1 + digits(&behind[1..])];
+    let rest = &behind[1 + hours.len()..];
+    let minutes = rest.strip_prefix(':').map(|rest| &rest[..digits(rest)]);
+    let is_valid = matches!(hours.len(), 1 | 2) && minutes.is_none_or(|minutes| minutes.len() == 2);
+    let (hour, minute): (i16, i16) =
+        (hours.parse().ok().filter(|_| is_valid)?, minutes.map_or(Some(0), |minutes| minutes.parse().ok())?);
+    let size = (hour < 24 && minute < 60).then_some(hour * 60 + minute)?;
+    let length = 4 + hours.len() + minutes.map_or(0, |minutes| 1 + minutes.len());
+    Some((if sign == '-' { -size } else { size }, length))
+}
+
 fn render_offset(offset: UtcOffset, style: OffsetStyle) -> Option<String> {
     let minutes = offset.minutes();
     let (sign, size) = (if minutes < 0 { '-' } else { '+' }, minutes.unsigned_abs());
     match style {
         OffsetStyle::Utc => (minutes == 0).then(|| "UTC".to_owned()),
+        OffsetStyle::Hours => (size % 60 == 0).then(|| format!("{sign}{:02}", size / 60)),
+        OffsetStyle::Gmt if size == 0 => Some("GMT".to_owned()),
+        OffsetStyle::Gmt if size % 60 == 0 => Some(format!("GMT{sign}{}", size / 60)),
+        OffsetStyle::Gmt => Some(format!("GMT{sign}{}:{:02}", size / 60, size % 60)),
         OffsetStyle::Plain => Some(format!("{sign}{:02}{:02}", size / 60, size % 60)),
         OffsetStyle::Colon => Some(format!("{sign}{:02}:{:02}", size / 60, size % 60)),
     }

@@ -82,6 +82,12 @@ fn a_format_is_inferred_if_every_text_fits_it_and_no_other_reading_does() {
         (&["2/13/2026 1:05 PM", "2/3/2026 11:15 AM"], "m/d/yyyy h:mm AM: local_timestamp"),
         (&["2026-02-13 10:30:00 -0500"], "yyyy-mm-dd hh:mm:ss z: timestamp"),
         (&["2026-02-13 10:30:00 UTC"], "yyyy-mm-dd hh:mm:ss UTC: timestamp"),
+        (&["2026-02-13 10:30:00+00", "2026-02-13 10:30:00.25-05"], "yyyy-mm-dd hh:mm:ss.fffzzz: timestamp"),
+        (&["2026-02-13 10:30:00.123456+00:00"], "yyyy-mm-dd hh:mm:ss.fffzz: timestamp"),
+        (
+            &["2026/01/05 9:12:33 AM GMT+1", "2026/01/05 11:12:33 PM GMT"],
+            "yyyy/mm/dd h:mm:ss AM GMTz: timestamp",
+        ),
         // Booleans.
         (&["ja", "nein", "ja"], "ja/nein: boolean"),
         (&["N", "Y"], "Y/N: boolean"),
@@ -111,6 +117,7 @@ fn a_column_with_two_readings_is_ambiguous() {
         // Doubtful, with one reading: letters that may be codes, a currency in some cells.
         (&["N", "S", "N"], "S/N"),
         (&["O", "N"], "O/N"),
+        (&["t", "f"], "t/f"),
         (&["j", "N", "n"], "j/N"),
         (&["1'234.50", "CHF 12.00"], "CHF 1'234.50"),
         (&["12,00 €", "5,50"], "1234,50 €"),
@@ -184,6 +191,15 @@ fn a_format_reads_exactly_its_own_texts() {
         ("dd/mm/yyyy", "01/02/26", None),
         ("yyyymmdd", "20260213", Some("2026-02-13")),
         ("yyyymmdd", "2026021", None),
+        ("yyyy-mm-dd hh:mm:ss", "2026-02-13 10:30:00.120", Some("2026-02-13T10:30:00.12")),
+        ("yyyy-mm-dd hh:mm:ss", "2026-02-13 10:30:00.", None),
+        ("yyyy-mm-dd hh:mm:ss", "2026-02-13 10:30:00.1234567891", None),
+        ("yyyy-mm-dd hh:mm:sszzz", "2026-02-13 10:30:00-05", Some("2026-02-13T10:30:00-05:00")),
+        ("yyyy-mm-dd hh:mm:sszzz", "2026-02-13 10:30:00+5", None),
+        ("dd.mm.yyyy hh:mm GMTz", "13.02.2026 10:30 GMT-3:30", Some("2026-02-13T10:30:00-03:30")),
+        ("dd.mm.yyyy hh:mm GMTz", "13.02.2026 10:30 GMT", Some("2026-02-13T10:30:00Z")),
+        ("dd.mm.yyyy hh:mm GMTz", "13.02.2026 10:30 GMT+", None),
+        ("dd.mm.yyyy hh:mm GMTz", "13.02.2026 10:30 GMT+100", None),
         ("dd.mm.yy", "01.02.70", Some("1970-02-01")),
         ("dd.mm.yy", "01.02.68", Some("2068-02-01")),
         ("dd.mm.yy (from 1940)", "25.11.63", Some("1963-11-25")),
@@ -246,6 +262,9 @@ fn a_number_is_rendered_as_a_person_would_type_it() {
         ("dd-MMM-yyyy", "2026-05-01", "01-MAY-2026"),
         ("m/d/yyyy h:mm AM", "2026-02-03T00:05:00", "2/3/2026 12:05 AM"),
         ("yyyy-mm-dd hh:mm:ss z", "2026-02-13T10:30:00-05:00", "2026-02-13 10:30:00 -0500"),
+        ("yyyy-mm-dd hh:mm:ss.fffzzz", "2026-02-13T10:30:00.120Z", "2026-02-13 10:30:00.12+00"),
+        ("yyyy-mm-dd hh:mm:ss.fffzzz", "2026-02-13T10:30:00-05:00", "2026-02-13 10:30:00-05"),
+        ("dd.mm.yyyy h:mm AM GMTz", "2026-02-13T10:30:00+01:00", "13.02.2026 10:30 AM GMT+1"),
     ] {
         assert_eq!(format(pattern).render(canonical).as_deref(), Some(expected), "{pattern}");
     }

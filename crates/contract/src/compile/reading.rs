@@ -32,9 +32,15 @@ impl Compiler<'_> {
                 LayoutNoteKind::Doubt => Diagnostic::warning(message)
                     .code("doubtful_rows")
                     .help(format!("to leave that out, set `{}` in {table_name}", note.setting)),
+                LayoutNoteKind::DoubtfulValues => {
+                    Diagnostic::warning(message).code("doubtful_rows").help(note.setting.clone())
+                }
                 LayoutNoteKind::DoubtfulHeader => Diagnostic::warning(message)
                     .code("doubtful_header")
                     .help(format!("to read this row as data, set `{}` in {table_name}", note.setting)),
+                LayoutNoteKind::DoubtfulNumbers => Diagnostic::warning(message)
+                    .code("doubtful_numbers")
+                    .help(format!("if it does, set `{}` in {fields_table}", note.setting)),
                 LayoutNoteKind::DoubtfulYears => Diagnostic::warning(message)
                     .code("doubtful_years")
                     .help(format!("if they are in the past, set `{}` in {fields_table}", note.setting)),

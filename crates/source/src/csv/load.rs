@@ -1,15 +1,18 @@
 //! Parses a CSV file: its text, where each row starts, and the profile of each column.
 
+mod doubts;
+mod footer;
+
 use std::convert::Infallible;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use contract::DataType;
 use contract::cursor::KEY_BYTES_MAX;
 use contract::infer::{TextClass, TypeInference};
 use contract::manifest::{COMPLETED_ROWS_REASON, DeclaredLayout};
 use contract::source::{LayoutNote, LayoutNoteKind, SourceError, TableOptions};
-use contract::{ColumnFormat, DataType};
 
 use super::complete;
 use super::decode::{DecodedText, decode};
@@ -369,7 +372,14 @@ struct RowPass {
     blank: Vec<usize>,
     repeated_headers: Vec<usize>,
     total_candidates: Vec<usize>,
+    /// Rows and columns of a word for a total behind the first field.
+    inner_totals: Vec<(usize, usize)>,
 }
+
+/// Words for totals are searched for in so many fields of a row, and noted so often.
+const INNER_TOTAL_FIELDS: usize = 4;
+const INNER_TOTALS_MAX: usize = 1000;
+const TOTAL_WORD_BYTES_MAX: usize = 20;
 
 /// More ragged rows than this are not notes below a table.
 const RAGGED_ROWS_MAX: usize = 64;
@@ -393,7 +403,8 @@ impl RowScanner<'_> {
         notes.extend(self.doubt_years(&starts, &formats));
         let locate = |row: u64| format!("line {}", self.line(starts[row as usize]));
         let columns = columns.into_iter().zip(formats);
-        let profiles = columns.map(|(column, format)| column.finish(format, locate)).collect();
+        let profiles: Vec<_> = columns.map(|(column, format)| column.finish(format, locate)).collect();
+        notes.extend(self.doubt_numbers(&starts, &profiles));
         let read_only_reason = left_out.read_only_reason;
         Ok(ScannedRows { profiles, starts, left_out: excluded, notes, read_only_reason })
     }
@@ -415,6 +426,7 @@ impl RowScanner<'_> {
             blank: Vec::new(),
             repeated_headers: Vec::new(),
             total_candidates: Vec::new(),
+            inner_totals: Vec::new(),
         };
         let mut scratch = String::new();
         let mut at = self.at;
@@ -448,6 +460,13 @@ impl RowScanner<'_> {
                         names += usize::from(*value == self.header[fields]);
                         if filled == 1 && may_be_total(value) {
                             pass.total_candidates.push(row);
+                        } else if filled > 1
+                            && fields < INNER_TOTAL_FIELDS
+                            && value.len() <= TOTAL_WORD_BYTES_MAX
+                            && pass.inner_totals.len() < INNER_TOTALS_MAX
+                            && layout::is_total_word(value)
+                        {
+                            pass.inner_totals.push((row, fields));
                         }
                     }
                 } else if !value.trim().is_empty() {
@@ -511,22 +530,13 @@ impl RowScanner<'_> {
     /// Which rows are not data. A row with another number of fields must be among them.
     fn find_left_out(&self, pass: &RowPass) -> Result<LeftOutRows, CsvError> {
         let declared = &self.options.layout;
-        let rows = CsvRows { scanner: self, pass };
+        let rows = CsvRows { scanner: self, pass, len: pass.starts.len() };
         let mut left_out = layout::find_left_out(&rows, self.header, declared, "line");
         let is_declared = declared.footer_rows.is_some() || declared.stop_at.is_some();
-        let ragged_end = || {
-            // Notes below the table: single texts at the very end, fewer than there are rows.
-            let (first, _) = *pass.ragged.first()?;
-            let is_note = |(row, fields): &(usize, usize)| {
-                *fields == 1
-                    && self.header.len() > 2
-                    && rows.cells(*row).first().is_some_and(|cell| cell.class == TextClass::Other)
-            };
-            let behind = (first..pass.starts.len()).filter(|row| !pass.blank.contains(row)).count();
-            (pass.ragged.iter().all(is_note) && behind == pass.ragged.len() && first > behind)
-                .then_some(first)
-        };
-        if let Some(first) = ragged_end().filter(|first| !is_declared && !left_out.rows.contains(first)) {
+        if let Some(first) =
+            self.footer_start(pass, &rows).filter(|first| !is_declared && !left_out.rows.contains(first))
+        {
+            left_out = layout::find_left_out(&CsvRows { len: first, ..rows }, self.header, declared, "line");
             let row = rows.row(first);
             let count = pass.ragged.len();
             let message = format!(
@@ -570,38 +580,6 @@ impl RowScanner<'_> {
         formats
     }
 
-    /// Columns whose two-digit years are read as years that are far ahead, whatever the year is now.
-    fn doubt_years(&self, starts: &[u32], formats: &[InferredFormat]) -> Vec<LayoutNote> {
-        const DOUBTFUL_FROM: &str = "2040";
-        const PROPOSED_FROM: u16 = 1940;
-        const ROWS_MAX: usize = 100_000;
-        let mut notes = Vec::new();
-        for (column, format) in formats.iter().enumerate() {
-            let InferredFormat::Format(format @ ColumnFormat::Date(date), _) = format else { continue };
-            let is_declared = self.options.formats(&self.header[column], DataType::Text).date.is_some();
-            let Some(proposed) = date.clone().with_years_from(PROPOSED_FROM).filter(|_| !is_declared) else {
-                continue;
-            };
-            let late = starts.iter().take(ROWS_MAX).find_map(|start| {
-                let cell = self.cells(*start).into_iter().find(|cell| cell.column == column)?;
-                let date = format.parse(&cell.text).filter(|date| &date[..4] >= DOUBTFUL_FROM)?;
-                Some((self.line(*start), cell.text, date))
-            });
-            if let Some((line, text, date)) = late {
-                let name = &self.header[column];
-                notes.push(LayoutNote {
-                    kind: LayoutNoteKind::DoubtfulYears,
-                    message: format!(
-                        "has dates with two-digit years in the future: `{name}` in line {line} is `{}`, read as {date}",
-                        text.trim()
-                    ),
-                    setting: format!("{} = {{ date_format = \"{proposed}\" }}", contract::toml_key(name)),
-                });
-            }
-        }
-        notes
-    }
-
     /// The cells of the record that starts here.
     fn cells(&self, start: u32) -> Vec<SketchedCell> {
         let record = sketch_record(self.text, start as usize, 0, false, self.splitter);
@@ -622,14 +600,17 @@ fn may_be_total(text: &str) -> bool {
 }
 
 /// The rows of one pass, for deciding which are data.
+#[derive(Clone, Copy)]
 struct CsvRows<'a> {
     scanner: &'a RowScanner<'a>,
     pass: &'a RowPass,
+    /// How many rows there are before those that are not rows for certain.
+    len: usize,
 }
 
 impl DataRows for CsvRows<'_> {
     fn len(&self) -> usize {
-        self.pass.starts.len()
+        self.len
     }
 
     fn number(&self, at: usize) -> u32 {
@@ -650,6 +631,14 @@ impl DataRows for CsvRows<'_> {
 
     fn total_candidates(&self) -> Vec<usize> {
         self.pass.total_candidates.clone()
+    }
+
+    fn inner_totals(&self) -> Vec<(usize, usize)> {
+        self.pass.inner_totals.clone()
+    }
+
+    fn is_merged_across(&self, _at: usize) -> bool {
+        false
     }
 }
 

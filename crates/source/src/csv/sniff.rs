@@ -36,7 +36,7 @@ struct DelimiterScore {
     records: usize,
     /// How many of them have as many fields as the header.
     matching_records: usize,
-    /// How many records have the most common number of fields above one, and that number.
+    /// How many records have the number of fields that makes the largest table, and that number.
     table_records: usize,
     table_fields: usize,
 }
@@ -54,10 +54,11 @@ pub(super) fn sniff(text: &[u8], extension: FileExtension) -> u8 {
     if best.is_consistent() || best.matching_records * 2 > best.records && best.header_fields > 1 {
         return best.delimiter;
     }
-    // The first lines may be a title: the delimiter is the one that makes the longest table of the rest.
-    let table = |score: &DelimiterScore| (score.table_records, score.table_fields);
-    let longest = rest.iter().fold(first, |best, next| if table(next) > table(best) { next } else { best });
-    if longest.table_records > 1 { longest.delimiter } else { best.delimiter }
+    // The first lines may be a title: the delimiter is the one that makes the largest table of the rest. A comma in each
+    // amount makes a long one, of two columns.
+    let largest =
+        rest.iter().fold(first, |best, next| if next.table_size() > best.table_size() { next } else { best });
+    if largest.table_records > 1 { largest.delimiter } else { best.delimiter }
 }
 
 /// Excel writes `sep=;` as a first line. Returns the delimiter and the length of that line without its end.
@@ -72,7 +73,16 @@ pub(super) fn is_valid_delimiter(delimiter: u8) -> bool {
     delimiter.is_ascii() && !matches!(delimiter, 0 | b'"' | b'\n' | b'\r')
 }
 
+/// Whether there is a table of more than one record, how many delimiters separate its fields, and how many fields it has.
+fn table_size(records: usize, fields: usize) -> (bool, usize, usize) {
+    (records > 1, records * fields.saturating_sub(1), fields)
+}
+
 impl DelimiterScore {
+    fn table_size(&self) -> (bool, usize, usize) {
+        table_size(self.table_records, self.table_fields)
+    }
+
     fn is_consistent(&self) -> bool {
         self.header_fields > 1 && self.matching_records == self.records
     }
@@ -128,8 +138,9 @@ fn score_delimiter(text: &[u8], delimiter: u8) -> DelimiterScore {
     counts.retain(|fields| *fields > 1);
     counts.sort_unstable();
     for run in counts.chunk_by(|a, b| a == b) {
-        if run.len() >= score.table_records {
-            (score.table_records, score.table_fields) = (run.len(), run[0]);
+        let table = (run.len(), run[0]);
+        if table_size(table.0, table.1) >= score.table_size() {
+            (score.table_records, score.table_fields) = table;
         }
     }
     score

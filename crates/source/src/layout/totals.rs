@@ -6,6 +6,7 @@ use contract::infer::TextClass;
 use contract::manifest::DeclaredLayout;
 use contract::source::{LayoutNote, LayoutNoteKind};
 
+use super::sections::find_group_totals;
 use super::{
     CONTRAST_ROWS_MAX, DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow, declared_end,
 };
@@ -18,6 +19,7 @@ const TOTAL_WORDS: &[&str] = &[
     "total",
     "totals",
     "grand total",
+    "grand totals",
     "subtotal",
     "sub-total",
     "sub total",
@@ -118,7 +120,9 @@ pub(super) fn find_statistics(
     }
     let first = rows.row(start);
     // Without a gap, a blank where the rows above have a value says that this is not one of them.
-    let ordinary: Vec<_> = (0..start.min(CONTRAST_ROWS_MAX)).map(|at| rows.row(at)).collect();
+    let is_ordinary = |at: &usize| !found.rows.contains(at);
+    let ordinary: Vec<_> =
+        (0..start.min(CONTRAST_ROWS_MAX)).filter(is_ordinary).map(|at| rows.row(at)).collect();
     let has_blank = ordinary
         .iter()
         .all(|row| row.cells.is_empty() || row.cells.iter().any(|cell| first.get(cell.column).is_none()));
@@ -172,6 +176,16 @@ pub(crate) fn is_total_label(text: &str) -> bool {
     TOTAL_WORDS.iter().any(|word| starts(word) || ends(word))
 }
 
+/// Whether a text is a word for a total, and nothing else.
+pub(crate) fn is_total_word(text: &str) -> bool {
+    let text = text.trim();
+    // Most texts are ruled out by their first letter.
+    let may_be = |first: u8| !first.is_ascii() || b"tsgzeicry".contains(&first.to_ascii_lowercase());
+    text.len() <= 20
+        && text.bytes().next().is_some_and(may_be)
+        && TOTAL_WORDS.contains(&text.to_lowercase().trim_end_matches(':').trim_end())
+}
+
 /// Rows of totals: a label, and a number that is the sum of the rows before it, or a blank where all other rows have a
 /// value.
 pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
@@ -181,18 +195,22 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
         return;
     }
     let mut sums = ColumnSums::default();
-    // Over all ordinary rows: which columns always have a value.
-    let mut filled: Vec<usize> = Vec::new();
+    // Over all ordinary rows: which columns always have a value, and always a number or a date.
+    let mut filled: Vec<FilledColumn> = Vec::new();
     let mut ordinary = 0;
-    for at in (0..end).filter(|at| !candidates.contains(at)).take(CONTRAST_ROWS_MAX * 10) {
+    let sections = found.rows.clone();
+    let is_ordinary = |at: &usize| !candidates.contains(at) && !sections.contains(at);
+    for at in (0..end).filter(is_ordinary).take(CONTRAST_ROWS_MAX * 10) {
         let cells = rows.cells(at);
         // A blank row lacks every value, which says nothing about the others.
         ordinary += usize::from(!cells.is_empty());
         for cell in &cells {
             if filled.len() <= cell.column {
-                filled.resize(cell.column + 1, 0);
+                filled.resize(cell.column + 1, FilledColumn::default());
             }
-            filled[cell.column] += 1;
+            filled[cell.column].values += 1;
+            filled[cell.column].typed +=
+                usize::from(matches!(cell.class, TextClass::Number | TextClass::Date));
         }
     }
     let (mut totals, mut doubts) = (Vec::new(), Vec::new());
@@ -203,9 +221,14 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
         }
         let row = rows.row(at);
         let has_number = row.cells.iter().any(|cell| cell.class == TextClass::Number);
-        let has_gap =
-            filled.iter().enumerate().any(|(column, count)| *count == ordinary && row.get(column).is_none());
-        if has_number && (has_gap || sums.has_sum_in(&row)) {
+        let has_gap = filled
+            .iter()
+            .enumerate()
+            .any(|(column, filled)| filled.values == ordinary && row.get(column).is_none());
+        // A label where every other row has a date, as on a sheet of hours whose total is a duration.
+        let label = row.cells.first().and_then(|cell| filled.get(cell.column));
+        let contradicts = row.cells.len() > 1 && label.is_some_and(|column| column.typed == ordinary);
+        if has_gap && contradicts || has_number && (has_gap || sums.has_sum_in(&row)) {
             sums.end_group();
             totals.push((at, row));
         } else {
@@ -213,8 +236,55 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
             doubts.push((at, row));
         }
     }
+    if let [(at, _)] = doubts[..]
+        && totals.is_empty()
+        && let Some(heads) = find_group_totals(rows, at)
+    {
+        totals.extend(heads.into_iter().map(|head| (head, rows.row(head))));
+        totals.append(&mut doubts);
+    }
     leave_out_totals(totals, unit, found);
     found.notes.extend(doubtful_totals(rows, end, &doubts, unit));
+}
+
+/// How many of the ordinary rows have a value in a column.
+#[derive(Debug, Clone, Copy, Default)]
+struct FilledColumn {
+    values: usize,
+    typed: usize,
+}
+
+/// Rows with a word for a total behind their first cell, which may be totals of other rows, or values of a column.
+pub(super) fn find_inner_totals(
+    rows: &impl DataRows,
+    end: usize,
+    header: &[String],
+    unit: &str,
+    found: &mut LeftOutRows,
+) {
+    let is_read = |(at, column): &(usize, usize)| {
+        *at < end
+            && !found.rows.contains(at)
+            && rows.cells(*at).iter().any(|cell| cell.column > *column && cell.class == TextClass::Number)
+    };
+    let inner: Vec<(usize, usize)> = rows.inner_totals().into_iter().filter(is_read).collect();
+    let Some((first, column)) = inner.first().copied() else { return };
+    let row = rows.row(first);
+    let text = row.get(column).map_or("", |cell| cell.text.trim());
+    // The names on a sheet are not by column.
+    let name = header.get(column).filter(|_| unit == "line").map(|name| format!(" in `{}`", name.trim()));
+    let name = name.unwrap_or_default();
+    let count = inner.len();
+    found.notes.push(LayoutNote {
+        kind: LayoutNoteKind::DoubtfulValues,
+        message: format!(
+            "has {} with a word for a total{name} (first `{text}` in {unit} {}), which may be totals of other rows and {} read as data",
+            contract::humanize::pluralize(count as u64, "row"),
+            row.number,
+            if count == 1 { "is" } else { "are" }
+        ),
+        setting: format!("a sum counts their rows twice then; leave them out with a filter, such as `…_not={text}`"),
+    });
 }
 
 /// A last row that is the sum of all others in every column of numbers, whatever its label, also without one.
@@ -237,7 +307,16 @@ pub(super) fn find_last_row_sum(rows: &impl DataRows, end: usize, unit: &str, fo
             return;
         }
     }
-    match sums.count_sums_in(&last, label.columns) {
+    let count = sums.count_sums_in(&last, label.columns);
+    // Nothing but sums, below a blank row.
+    if let SumCount::All(sums) | SumCount::Some(sums) = count
+        && !label.is_text
+        && last.follows_gap
+        && sums == last.cells.len()
+    {
+        return leave_out_totals(vec![(at, last)], unit, found);
+    }
+    match count {
         SumCount::All(2..) => leave_out_totals(vec![(at, last)], unit, found),
         // One number may be a sum by accident.
         SumCount::All(1) if at > ROWS_MIN => {
@@ -336,7 +415,7 @@ fn end_setting(rows: &impl DataRows, at: usize, row: &SketchedRow) -> String {
 /// A file with more candidates than this has names that look like totals.
 const TOTALS_MAX: usize = 1000;
 
-fn name_rows(numbers: &[u32]) -> String {
+pub(super) fn name_rows(numbers: &[u32]) -> String {
     let mut text = String::new();
     for (at, number) in numbers.iter().take(ROWS_NAMED_MAX).enumerate() {
         let _ = write!(text, "{}{number}", if at == 0 { "" } else { ", " });

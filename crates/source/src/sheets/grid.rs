@@ -133,6 +133,29 @@ impl DataRows for SheetRows<'_> {
         };
         (0..self.rows.len()).filter(is_candidate).collect()
     }
+
+    fn inner_totals(&self) -> Vec<(usize, usize)> {
+        const COLUMNS_MAX: usize = 4;
+        const COUNT_MAX: usize = 1000;
+        let inner = |at: usize| {
+            let cells = &self.grid.rows[self.rows[at]].cells;
+            let is_word = |cell: &&GridCell| {
+                let stored = cell.value.to_stored(self.texts);
+                matches!(stored, StoredValue::Text(text) if layout::is_total_word(text))
+            };
+            let behind =
+                cells.iter().filter(|cell| !cell.value.is_blank(self.texts)).take(COLUMNS_MAX).skip(1);
+            behind.filter(is_word).map(move |cell| (at, cell.column as usize))
+        };
+        (0..self.rows.len()).flat_map(inner).take(COUNT_MAX).collect()
+    }
+
+    fn is_merged_across(&self, at: usize) -> bool {
+        let row = &self.grid.rows[self.rows[at]];
+        let first = row.cells.iter().find(|cell| !cell.value.is_blank(self.texts));
+        let last = |cell: &GridCell| self.grid.merged_from(row.number, cell.column as usize);
+        first.is_some_and(|cell| last(cell).is_some_and(|last| last > cell.column + 1))
+    }
 }
 
 impl SheetRows<'_> {
@@ -276,6 +299,9 @@ impl Grid {
         let mut notes = header.notes;
         notes.append(&mut left_out.notes);
         let names = self.column_names(&header_rows, &columns, texts);
+        if region.is_none() {
+            notes.extend(self.doubt_blocks(&columns, &names, &rows, texts));
+        }
         let is_filled = |(_, name): &(usize, &String)| declared.fill_down.contains(name);
         let fill_down: Vec<usize> = names.iter().enumerate().filter(is_filled).map(|(at, _)| at).collect();
         let is_completed = !fill_down.is_empty();
@@ -394,6 +420,36 @@ impl Grid {
             false => true,
         };
         layout::join_names(&rows, columns.iter().map(|column| *column as usize), extends_to)
+    }
+
+    /// A note if the columns stand on two sides of a blank one and may be two tables: each side has a row in which the other
+    /// has a value and it has none, or a name that the other has, too.
+    fn doubt_blocks(
+        &self,
+        columns: &[u32],
+        names: &[String],
+        rows: &[usize],
+        texts: &SharedStrings,
+    ) -> Option<LayoutNote> {
+        const COLUMNS_MIN: usize = 2;
+        const ROWS_MAX: usize = 1000;
+        let right = (COLUMNS_MIN..columns.len().saturating_sub(COLUMNS_MIN - 1))
+            .find(|at| columns[*at] > columns[*at - 1] + 1 && !names[*at].is_empty())?;
+        let has_same_name = names[right..].iter().any(|name| names[..right].contains(name));
+        let is_on_one_side = |row: &usize| {
+            let cells = self.rows[*row].cells.iter().filter(|cell| !cell.value.is_blank(texts));
+            let (right, left): (Vec<_>, Vec<_>) = cells.partition(|cell| cell.column >= columns[right]);
+            right.is_empty() != left.is_empty()
+        };
+        let is_doubtful = has_same_name || rows.iter().take(ROWS_MAX).any(is_on_one_side);
+        is_doubtful.then(|| LayoutNote {
+            kind: LayoutNoteKind::DoubtfulValues,
+            message: format!(
+                "has columns on both sides of the blank column {}, which may be two tables and are read as one",
+                column_letters(columns[right] - 1)
+            ),
+            setting: "if they are two tables, move the second to a sheet of its own".into(),
+        })
     }
 
     /// The columns that have a name or a value.

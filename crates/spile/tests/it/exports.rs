@@ -194,7 +194,7 @@ fn a_formatted_value_written_back_is_byte_identical() {
         let source = Csv::open(&copy, csv::Options { poll_interval_ms: 0, ..csv::Options::default() });
         let all = rows(&source, &shape);
         // What only its sums show to be a total is one no longer after a write, which is refused.
-        if name == "analytics.csv" {
+        if name == "analytics.csv" || name == "spend_over_25k.csv" {
             continue;
         }
         let is_unique = |column: &usize| {
@@ -223,7 +223,13 @@ fn a_formatted_value_written_back_is_byte_identical() {
                 let (after, before) = (unquoted(&after), unquoted(&before));
                 // Blanks around a value, a missing zero before the point, the spelling of an exponent and the case of a word
                 // are not part of its format.
-                let others = ["padded.csv", "blank_rows.csv", "no_header.csv", "mixed_case.csv"];
+                let others = [
+                    "padded.csv",
+                    "weather_station.csv",
+                    "blank_rows.csv",
+                    "no_header.csv",
+                    "mixed_case.csv",
+                ];
                 let has_other_spelling = others.contains(&&*name) || name.starts_with("scientific");
                 if !has_other_spelling {
                     assert_eq!(after, before, "{place}");
