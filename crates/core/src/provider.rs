@@ -101,6 +101,8 @@ pub struct CallContext<'a> {
     pub session: Option<[u8; 16]>,
     /// Where the caller calls from, if it came over a network.
     pub address: Option<IpAddr>,
+    /// The client asked in this call for a task in place of the result. Work that is detached becomes that task.
+    pub wants_task: bool,
 }
 
 /// The head of an HTTP request, without what identifies its sender.

@@ -15,8 +15,9 @@ use tokio::sync::{Notify, oneshot};
 use upstream::{ClientHandler, ConnectionEvent, Progress, Subscription};
 use wire::client::{CallId, IncomingInputRequest, InputReply, InputRequestKind};
 
-use crate::local_answers::{Answerer, LocalAnswers, is_reply_allowed};
+use crate::local_answers::{Answered, Answerer, LocalAnswers, is_reply_allowed};
 use crate::questions::input_request;
+use crate::samplings::SamplingCaller;
 
 /// How long a client that subscribes, or the first call of a new connection, waits for the server's answer.
 pub(crate) const WATCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -152,7 +153,6 @@ impl CallerConnections {
             calls: calls.clone(),
             manager: Arc::downgrade(manager),
             local: local.clone(),
-            principal: key.principal.clone(),
             capabilities: ClientCapabilities::from_bits(key.capabilities),
         });
         let capabilities = local.capabilities(server, handler.capabilities);
@@ -350,6 +350,7 @@ pub(crate) struct RunningCalls {
 /// What arrives for a call while it runs: questions, progress, log messages.
 pub(crate) struct CallInbox {
     id: OnceLock<CallId>,
+    caller: SamplingCaller,
     content: Mutex<InboxContent>,
     /// Something arrived.
     pub(crate) arrived: Notify,
@@ -430,10 +431,10 @@ impl CallInbox {
 
 impl RunningCalls {
     /// Before the call is sent: the server may ask at once.
-    pub(crate) fn add(self: &Arc<Self>, events: EventSink) -> Arc<CallInbox> {
+    pub(crate) fn add(self: &Arc<Self>, caller: SamplingCaller, events: EventSink) -> Arc<CallInbox> {
         let content = InboxContent { questions: Vec::new(), questions_total: 0, events };
-        let inbox =
-            Arc::new(CallInbox { id: OnceLock::new(), content: Mutex::new(content), arrived: Notify::new() });
+        let (content, arrived) = (Mutex::new(content), Notify::new());
+        let inbox = Arc::new(CallInbox { id: OnceLock::new(), caller, content, arrived });
         self.lock().push(inbox.clone());
         self.added.notify_waiters();
         inbox
@@ -502,7 +503,6 @@ struct CallerHandler {
     calls: Arc<RunningCalls>,
     manager: Weak<Manager>,
     local: Arc<LocalAnswers>,
-    principal: Box<str>,
     /// Of the caller's client.
     capabilities: ClientCapabilities,
 }
@@ -534,14 +534,18 @@ impl CallerHandler {
         params: Json,
     ) -> std::pin::Pin<Box<dyn Future<Output = InputReply> + Send>> {
         let (local, server) = (self.local.clone(), self.server.clone());
-        let (principal, capabilities) = (self.principal.clone(), self.capabilities);
+        let capabilities = self.capabilities;
         let answer = async move {
-            let allowing = local.allow(&server, &principal, capabilities, &params);
-            if let Some(form) = inbox.keep_alive(allowing).await? {
-                let reply = inbox.ask(form, true).await;
-                is_reply_allowed(&reply.map_err(|_| "the caller did not answer")?)?;
-            }
-            inbox.keep_alive(local.sample(&server, &params)).await
+            let answering = local.answer(&server, &inbox.caller, capabilities, &params);
+            let form = match inbox.keep_alive(answering).await? {
+                Answered::Result(result) => return Ok(result),
+                Answered::Ask(form) => form,
+            };
+            let reply = inbox.ask(form, true).await;
+            let allowed =
+                reply.map_err(|_| "the caller did not answer").and_then(|reply| is_reply_allowed(&reply));
+            let answering = local.answer_if_allowed(&server, &inbox.caller, &params, allowed);
+            inbox.keep_alive(answering).await
         };
         Box::pin(async move {
             match answer.await {

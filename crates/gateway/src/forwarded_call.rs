@@ -10,6 +10,7 @@ use upstream::{Progress, ProgressCallback, RunningCall};
 use wire::client::{ClientCall, ClientError, InputReply};
 
 use crate::connections::{CallInbox, Link, Question};
+use crate::samplings::SamplingCaller;
 
 /// Dropping it cancels the call at the server.
 pub(crate) struct ForwardedCall {
@@ -36,8 +37,13 @@ pub(crate) enum Step {
 }
 
 impl ForwardedCall {
-    pub(crate) fn start(link: Arc<Link>, call: ClientCall, events: &EventSink) -> Self {
-        let inbox = link.calls.add(events.clone());
+    pub(crate) fn start(
+        link: Arc<Link>,
+        caller: SamplingCaller,
+        call: ClientCall,
+        events: &EventSink,
+    ) -> Self {
+        let inbox = link.calls.add(caller, events.clone());
         // Also for a caller that wants no progress: a call that makes progress does not hang.
         let on_progress: ProgressCallback = {
             let inbox = inbox.clone();

@@ -21,6 +21,7 @@ use crate::local_answers::{LocalAnswers, SamplingApprover};
 use crate::parked::{ParkedCalls, ParkedLimits};
 use crate::provider::{Naming, RemoteProvider};
 use crate::remote_server::RemoteServer;
+use crate::samplings::SamplingObserver;
 
 #[derive(Clone)]
 pub struct GatewayOptions {
@@ -85,7 +86,7 @@ impl Gateway {
         });
         let process = options.manager.connection.process.clone();
         let manager = Arc::new(Manager::start(configured, options.manager.clone(), host.clone()));
-        let local = Arc::new(LocalAnswers::new(manager.clone(), host.clone(), process));
+        let local = Arc::new(LocalAnswers::new(manager.clone(), host.clone(), process, platform.clone()));
         local.set_model(options.sampling.as_ref());
         let parked = Arc::new(ParkedCalls::new(ParkedLimits {
             total_max: options.waiting_calls_max,
@@ -190,6 +191,11 @@ impl Gateway {
     /// Who is asked whether a model may answer a server, where the user of the calling client cannot be. Set once.
     pub fn set_sampling_approver(&self, approver: Arc<dyn SamplingApprover>) {
         self.local.set_approver(approver);
+    }
+
+    /// Who is told of samplings that the gateway answers or refuses. Set once.
+    pub fn set_sampling_observer(&self, observer: Arc<dyn SamplingObserver>) {
+        self.local.set_observer(observer);
     }
 
     /// Calls that wait for an answer, and connections that belong to one caller.
@@ -311,7 +317,7 @@ impl ManagerHost for GatewayHost {
         let gateway = self.gateway.get().and_then(Weak::upgrade);
         if let (InputRequestKind::Sampling, Some(gateway)) = (request.kind, &gateway) {
             let (local, server) = (gateway.local.clone(), server.to_owned());
-            return Box::pin(async move { local.sample_for_all(&server, &request.params).await });
+            return Box::pin(async move { local.answer_for_all(&server, &request.params).await });
         }
         if let Some(served) = gateway.and_then(|gateway| gateway.find(server)) {
             served.server.on_shared_question();

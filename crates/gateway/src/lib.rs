@@ -25,8 +25,10 @@ mod questions;
 mod remote_server;
 mod remote_tasks;
 mod results;
+mod samplings;
 
 pub use connections::ConnectionPoolLimits;
 pub use gateway::{Gateway, GatewayOptions};
 pub use local_answers::{SamplingApprover, SamplingQuestion};
 pub use provider::{Naming, RemoteProvider};
+pub use samplings::{AllowedBy, SamplingCaller, SamplingObserver, SamplingRecord, SamplingStatus};

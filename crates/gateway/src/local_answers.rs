@@ -10,10 +10,12 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use json::{Json, Node};
 use servers::config::SamplingSettings;
 use servers::manager::{Manager, ManagerHost};
-use servers::sampling::{Sampler, SamplingError, review_request};
-use spile_core::{ClientCapabilities, ElicitResult, InputRequest, InputResponse};
+use servers::sampling::{Sampler, review_request};
+use spile_core::{ClientCapabilities, ElicitResult, InputRequest, InputResponse, Platform};
 use upstream::process::ProcessOptions;
 use wire::client::InputReply;
+
+use crate::samplings::{AllowedBy, RunningSampling, SamplingCaller, SamplingObserver, SamplingStatus};
 
 /// Somebody other than the user of the calling client, who can be asked whether a model may answer a server.
 pub trait SamplingApprover: Send + Sync + 'static {
@@ -40,6 +42,8 @@ pub(crate) struct LocalAnswers {
     process: ProcessOptions,
     model: RwLock<Option<ConfiguredModel>>,
     approver: OnceLock<Arc<dyn SamplingApprover>>,
+    observer: OnceLock<Arc<dyn SamplingObserver>>,
+    platform: Arc<dyn Platform>,
 }
 
 struct ConfiguredModel {
@@ -57,6 +61,13 @@ pub(crate) enum WhoAllows {
     Nobody,
 }
 
+/// What becomes of a sampling.
+pub(crate) enum Answered {
+    Result(Json),
+    /// The caller must be asked with this form first.
+    Ask(InputRequest),
+}
+
 /// What becomes of a question of a server.
 pub(crate) enum Answerer {
     /// The caller's client.
@@ -70,13 +81,41 @@ const NOT_ALLOWED: &str = "the user did not allow it";
 const NO_MODEL: &str = "this client has no model";
 
 impl LocalAnswers {
-    pub(crate) fn new(manager: Arc<Manager>, host: Arc<dyn ManagerHost>, process: ProcessOptions) -> Self {
-        Self { manager, host, process, model: RwLock::default(), approver: OnceLock::new() }
+    pub(crate) fn new(
+        manager: Arc<Manager>,
+        host: Arc<dyn ManagerHost>,
+        process: ProcessOptions,
+        platform: Arc<dyn Platform>,
+    ) -> Self {
+        Self {
+            manager,
+            host,
+            process,
+            model: RwLock::default(),
+            approver: OnceLock::new(),
+            observer: OnceLock::new(),
+            platform,
+        }
     }
 
     /// Set once.
     pub(crate) fn set_approver(&self, approver: Arc<dyn SamplingApprover>) {
         let _ = self.approver.set(approver);
+    }
+
+    /// Set once.
+    pub(crate) fn set_observer(&self, observer: Arc<dyn SamplingObserver>) {
+        let _ = self.observer.set(observer);
+    }
+
+    fn begin<'a>(
+        &'a self,
+        server: &'a str,
+        caller: &'a SamplingCaller,
+        params: &Json,
+    ) -> RunningSampling<'a> {
+        let observer = self.observer.get().cloned();
+        RunningSampling::begin(observer, &*self.platform, server, caller, params.as_str().len())
     }
 
     /// From the next question on. Settings that cannot be used are none.
@@ -152,46 +191,99 @@ impl LocalAnswers {
         self.manager.roots_reply(server).unwrap_or_else(gone)
     }
 
-    /// Asks whoever is not the caller, if somebody must be. `Ok(None)`: the caller must be asked with this form.
-    pub(crate) async fn allow(
+    /// Asks whoever is not the caller, if somebody must be, and then the model. `Err` is for the server.
+    pub(crate) async fn answer(
         &self,
         server: &str,
-        principal: &str,
-        caller: ClientCapabilities,
+        caller: &SamplingCaller,
+        capabilities: ClientCapabilities,
         params: &Json,
-    ) -> Result<Option<InputRequest>, &'static str> {
-        match self.who_allows(server, caller) {
-            WhoAllows::Settings => Ok(None),
-            WhoAllows::Caller => Ok(Some(approval_form(server, params))),
+    ) -> Result<Answered, &'static str> {
+        let mut sampling = self.begin(server, caller, params);
+        let allowed_by = match self.who_allows(server, capabilities) {
+            WhoAllows::Caller => {
+                sampling.leave();
+                return Ok(Answered::Ask(approval_form(server, params)));
+            }
+            WhoAllows::Settings => AllowedBy::Settings,
             WhoAllows::Approver => {
                 let question = SamplingQuestion {
                     server: server.to_owned(),
-                    principal: principal.to_owned(),
+                    principal: caller.principal.id().to_owned(),
                     request: review_request(params),
                 };
                 let approver = self.approver.get().ok_or(NO_MODEL)?;
-                if approver.ask(question).await { Ok(None) } else { Err(NOT_ALLOWED) }
+                if !approver.ask(question).await {
+                    sampling.finish(SamplingStatus::Refused(NOT_ALLOWED), 0);
+                    return Err(NOT_ALLOWED);
+                }
+                AllowedBy::Operator
             }
-            WhoAllows::Nobody => Err(NO_MODEL),
+            WhoAllows::Nobody => {
+                sampling.finish(SamplingStatus::Refused(NO_MODEL), 0);
+                return Err(NO_MODEL);
+            }
+        };
+        sampling.allowed_by = Some(allowed_by);
+        self.sample(server, params, sampling).await.map(Answered::Result)
+    }
+
+    /// The same after the caller was asked with the form.
+    pub(crate) async fn answer_if_allowed(
+        &self,
+        server: &str,
+        caller: &SamplingCaller,
+        params: &Json,
+        allowed: Result<(), &'static str>,
+    ) -> Result<Json, &'static str> {
+        let mut sampling = self.begin(server, caller, params);
+        if let Err(reason) = allowed {
+            sampling.finish(SamplingStatus::Refused(reason), 0);
+            return Err(reason);
         }
+        sampling.allowed_by = Some(AllowedBy::User);
+        self.sample(server, params, sampling).await
     }
 
     /// For a question on the connection that all callers share: nobody can be asked, so the settings must allow it.
-    pub(crate) async fn sample_for_all(&self, server: &str, params: &Json) -> InputReply {
+    pub(crate) async fn answer_for_all(&self, server: &str, params: &Json) -> InputReply {
+        let nobody = SamplingCaller::default();
+        let mut sampling = self.begin(server, &nobody, params);
         let answer = match self.who_allows(server, ClientCapabilities::NONE) {
-            WhoAllows::Settings => self.sample(server, params).await,
-            WhoAllows::Caller | WhoAllows::Approver | WhoAllows::Nobody => Err(NO_MODEL),
+            WhoAllows::Settings => {
+                sampling.allowed_by = Some(AllowedBy::Settings);
+                self.sample(server, params, sampling).await
+            }
+            WhoAllows::Caller | WhoAllows::Approver | WhoAllows::Nobody => {
+                sampling.finish(SamplingStatus::Refused(NO_MODEL), 0);
+                Err(NO_MODEL)
+            }
         };
         answer.map_or_else(|reason| InputReply::Declined(reason.to_owned()), InputReply::Result)
     }
 
-    /// The result of `sampling/createMessage`, after it was allowed. `Err` is for the server.
-    pub(crate) async fn sample(&self, server: &str, params: &Json) -> Result<Json, &'static str> {
-        let sampler = self.sampler().ok_or(NO_MODEL)?;
-        sampler.answer(params).await.map_err(|error: SamplingError| {
-            tracing::warn!(server, %error, "no model answers a server");
-            error.for_server()
-        })
+    /// The result of `sampling/createMessage`, after it was allowed.
+    async fn sample(
+        &self,
+        server: &str,
+        params: &Json,
+        sampling: RunningSampling<'_>,
+    ) -> Result<Json, &'static str> {
+        let Some(sampler) = self.sampler() else {
+            sampling.finish(SamplingStatus::Failed(NO_MODEL), 0);
+            return Err(NO_MODEL);
+        };
+        match sampler.answer(params).await {
+            Ok(result) => {
+                sampling.finish(SamplingStatus::Answered, result.as_str().len());
+                Ok(result)
+            }
+            Err(error) => {
+                tracing::warn!(server, %error, "no model answers a server");
+                sampling.finish(SamplingStatus::Failed(error.for_server()), 0);
+                Err(error.for_server())
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use json::{Json, Node};
 use spile_core::{InputRequest, InputRequests, Outcome, ToolErrorCode};
 use wire::client::InputReply;
 
-use crate::local_answers::{Answerer, is_allowed};
+use crate::local_answers::{Answered, Answerer, is_allowed};
 use crate::remote_server::{CallToForward, RemoteServer};
 use crate::results;
 
@@ -69,11 +69,11 @@ impl RemoteServer {
                     InputReply::Declined(reason) => return Err(self.refused(call, &reason)),
                 },
                 (Answerer::Model, InputRequest::Sampling { params }) => {
-                    let principal = call.principal();
-                    let allowed = self.local.allow(&self.name, principal, call.capabilities, params).await;
-                    match allowed.map_err(|reason| self.refused(call, reason))? {
-                        None => open.answered.push((key.to_owned(), self.sample(call, params).await?)),
-                        Some(form) => {
+                    let caller = call.sampling_caller();
+                    let answer = self.local.answer(&self.name, &caller, call.capabilities, params).await;
+                    match answer.map_err(|reason| self.refused(call, reason))? {
+                        Answered::Result(result) => open.answered.push((key.to_owned(), result)),
+                        Answered::Ask(form) => {
                             asked = asked.with(key, form);
                             open.samplings.push((key.to_owned(), params.clone()));
                         }
@@ -102,15 +102,12 @@ impl RemoteServer {
         let mut responses = call.responses(&open.keys);
         for (key, params) in &open.samplings {
             let response = call.response(key).ok_or_else(|| self.refused(call, "nobody was asked"))?;
-            is_allowed(&response).map_err(|reason| self.refused(call, reason))?;
-            responses.push((key.clone(), self.sample(call, params).await?));
+            let (caller, allowed) = (call.sampling_caller(), is_allowed(&response));
+            let answer = self.local.answer_if_allowed(&self.name, &caller, params, allowed).await;
+            responses.push((key.clone(), answer.map_err(|reason| self.refused(call, reason))?));
         }
         responses.extend(open.answered.iter().cloned());
         Ok(responses)
-    }
-
-    async fn sample(&self, call: &CallToForward, params: &Json) -> Result<Json, Outcome> {
-        self.local.sample(&self.name, params).await.map_err(|reason| self.refused(call, reason))
     }
 
     /// A server of the stateless era has no way to hear that it gets no answer: the call ends.

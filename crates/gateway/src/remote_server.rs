@@ -1,5 +1,6 @@
 //! One configured server, and how a call reaches it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +9,8 @@ use servers::manager::{CallFailure, Manager};
 use spile_core::text::{hex, parse_hex};
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, ClientCapabilities, CompletionRef, EventSink,
-    InputRequests, InputResponse, Journal, Outcome, Platform, TaskSupport, ToolErrorCode, WatchFuture,
+    InputRequests, InputResponse, Journal, Outcome, Platform, Principal, TaskSupport, ToolErrorCode,
+    WatchFuture,
 };
 use tokio::time::Instant;
 use upstream::ConnectionEvent;
@@ -26,6 +28,7 @@ use crate::parked::{ParkedCalls, ParkedId};
 use crate::questions::input_requests;
 use crate::remote_tasks::{RemoteTask, created_task, takes_task_parameter};
 use crate::results;
+use crate::samplings::SamplingCaller;
 
 pub(crate) struct RemoteServer {
     pub(crate) name: String,
@@ -52,6 +55,10 @@ pub(crate) struct CallToForward {
     pub(crate) capabilities: ClientCapabilities,
     key: CallerKey,
     task_support: TaskSupport,
+    /// The caller asked for a task in place of the result.
+    wants_task: bool,
+    principal: Principal,
+    address: Option<IpAddr>,
     journal: Journal,
     pub(crate) events: EventSink,
     platform: Arc<dyn Platform>,
@@ -83,6 +90,11 @@ impl CallToForward {
     /// `own_name` is the server's name for the tool or prompt.
     pub(crate) fn new(call: &Call, own_name: &str, task_support: TaskSupport, cx: &CallContext<'_>) -> Self {
         let capabilities = cx.caller.capabilities;
+        let declared = match cx.wants_task {
+            // Whoever asks for a task accepts one.
+            true => capabilities.with(ClientCapabilities::TASKS),
+            false => capabilities,
+        };
         Self {
             task_support,
             target: call.target,
@@ -94,13 +106,16 @@ impl CallToForward {
                 CallTarget::Completion { .. } => Method::Complete,
             },
             params: params(call, own_name),
-            capabilities,
+            capabilities: declared,
             key: CallerKey {
                 principal: cx.caller.principal.id().into(),
                 session: cx.session,
                 // In the handshake era a client does not declare that it accepts tasks.
                 capabilities: ClientCapabilities::TASKS.missing(capabilities).bits(),
             },
+            wants_task: cx.wants_task,
+            principal: cx.caller.principal.clone(),
+            address: cx.address,
             journal: cx.journal.clone(),
             events: cx.events.clone(),
             platform: cx.platform.clone(),
@@ -116,8 +131,13 @@ impl CallToForward {
         ClientCall { relay: Some(Box::new(relay)), ..ClientCall::new(self.method, params) }
     }
 
-    pub(crate) fn principal(&self) -> &str {
-        &self.key.principal
+    pub(crate) fn sampling_caller(&self) -> SamplingCaller {
+        SamplingCaller {
+            principal: self.principal.clone(),
+            address: self.address,
+            session: self.key.session,
+            call_id: self.journal.known_call_id(),
+        }
     }
 
     pub(crate) fn response(&self, key: &str) -> Option<InputResponse> {
@@ -262,9 +282,11 @@ impl RemoteServer {
     }
 
     pub(crate) async fn run(self: &Arc<Self>, call: CallToForward) -> Outcome {
-        // Where the caller may get a task, a server of the handshake era need not know.
+        // Where the caller may get a task, a server of the handshake era need not know. Whoever asked for one gets it, also if
+        // the server chooses to make none.
         let may_detach = call.task_support != TaskSupport::Forbidden && call.journal.memo().is_none();
-        if may_detach && self.version().is_some_and(|version| !version.has(Feature::RequestMeta)) {
+        let is_legacy = || self.version().is_some_and(|version| !version.has(Feature::RequestMeta));
+        if may_detach && (call.wants_task || is_legacy()) {
             return self.run_detached(call);
         }
         self.run_now(call).await
@@ -332,7 +354,8 @@ impl RemoteServer {
             let version = link.connection.protocol_version();
             let as_task = call.task_support == TaskSupport::Required && takes_task_parameter(version);
             let client_call = call.client_call(relay.clone(), as_task);
-            let mut forwarded = ForwardedCall::start(link.clone(), client_call, &call.events);
+            let mut forwarded =
+                ForwardedCall::start(link.clone(), call.sampling_caller(), client_call, &call.events);
             let error = match forwarded.next_step().await {
                 Step::Asked => return Sent::Asked(Box::new(forwarded)),
                 Step::Ended(Ok(result)) => return self.ended(result),

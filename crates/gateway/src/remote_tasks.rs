@@ -247,7 +247,7 @@ impl RemoteServer {
             Err(outcome) => return *outcome,
         };
         let client_call = ClientCall::new(Method::TaskResult, task_params(&task.id));
-        let mut forwarded = ForwardedCall::start(link, client_call, &call.events);
+        let mut forwarded = ForwardedCall::start(link, call.sampling_caller(), client_call, &call.events);
         match forwarded.next_step().await {
             Step::Asked => self.park(forwarded, call),
             Step::Ended(Ok(result)) => CallResult::Relayed(result).into(),
@@ -266,7 +266,7 @@ impl RemoteServer {
         let capabilities = self.local.capabilities(&self.name, call.capabilities);
         let relay = Relay { capabilities, ..Relay::default() };
         let client_call = ClientCall { relay: Some(Box::new(relay)), ..ClientCall::new(method, params) };
-        let mut forwarded = ForwardedCall::start(link, client_call, &call.events);
+        let mut forwarded = ForwardedCall::start(link, call.sampling_caller(), client_call, &call.events);
         match forwarded.next_step().await {
             Step::Ended(Ok(result)) => Ok(result),
             Step::Ended(Err(error)) => {

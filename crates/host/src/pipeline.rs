@@ -274,6 +274,7 @@ fn start(
         request_head: job.identity.request_head.as_deref(),
         session: job.reply_channel.session_key(),
         address: job.identity.address,
+        wants_task: job.task_metadata.is_some(),
     };
     catch_panic(|| provider.run(call, &cx)).unwrap_or_else(|error| Run::Now(Outcome::Failed(error)))
 }

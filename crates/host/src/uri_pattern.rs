@@ -2,10 +2,10 @@
 
 /// A parsed template. Matching is linear in the URI for each wildcard, and never backtracks over more than one: a
 /// wildcard takes the shortest run that lets the next literal match.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UriPattern(Vec<PatternPart>);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum PatternPart {
     Literal(String),
     Segment,

@@ -108,9 +108,19 @@ fn server_heading(html: &mut HtmlWriter, server: &ServerView<'_>, heading: &'sta
     html.markup(" ").open("span", &[("data-live", "calls")]);
     html.display(plural_u64(server.calls_total, "call")).close("span").close("p").markup("\n");
     if let Some(text) = server.instructions {
-        html.element("p", &[("class", "instructions"), ("dir", "auto")], cut(text)).markup("\n");
+        let is_long =
+            text.len() > INSTRUCTIONS_SHOWN_BYTES || text.lines().count() > INSTRUCTIONS_SHOWN_LINES;
+        if is_long {
+            html.markup("<details><summary>Instructions for models</summary>\n");
+        }
+        html.element("p", &[("class", "instructions"), ("dir", "auto")], cut(text));
+        html.markup(if is_long { "</details>\n" } else { "\n" });
     }
 }
+
+/// Longer instructions, such as those of all servers behind a gateway, are folded: what people came for is below.
+const INSTRUCTIONS_SHOWN_BYTES: usize = 500;
+const INSTRUCTIONS_SHOWN_LINES: usize = 6;
 
 fn state_class(health: &str) -> &'static str {
     match health {

@@ -107,7 +107,12 @@ impl Patient<'_> {
         match command.locate() {
             Ok(file) => findings.ok("program", file.display().to_string()),
             Err(error) => {
-                let help = "correct `command` in the entry; a program that a shell finds may need its full path here";
+                let help = match error {
+                    process::StartError::InvalidCwd { .. } => "correct `cwd` in the entry",
+                    _ => {
+                        "correct `command` in the entry; a program that a shell finds may need its full path here"
+                    }
+                };
                 return findings.fail("program", error.to_string(), help);
             }
         }
@@ -246,7 +251,7 @@ impl Patient<'_> {
     ) {
         let challenge = challenge.and_then(Challenge::parse);
         let name = self.name();
-        let sign_in = match (self.sign_in.is_some(), has_token) {
+        let mut sign_in = match (self.sign_in.is_some(), has_token) {
             (true, _) => format!("sign in with `spile login {name}`"),
             (false, _) => "write the token to a file and add --token-file FILE".to_owned(),
         };
@@ -254,6 +259,12 @@ impl Patient<'_> {
             let settings = self.sign_in.and_then(|sign_in| sign_in.settings().cloned());
             let settings: OAuthSettings = settings.unwrap_or_default();
             match oauth::find_authorization_server(url, challenge.as_ref(), &settings, store).await {
+                Ok(server) if server.is_assumed && !has_token => {
+                    sign_in = "ask the server's operator for a key, and write it to `headers` in the entry"
+                        .to_owned();
+                    let help = "a server without metadata rarely has a sign-in; `spile login` would try its own address";
+                    findings.warn("metadata", "the server does not say where tokens come from", help);
+                }
                 Ok(server) => findings.ok("metadata", format!("tokens come from {}", server.issuer)),
                 Err(error) => {
                     let help = "the server's operator must publish OAuth metadata; a token in `headers` works without";

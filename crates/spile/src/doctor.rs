@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use json::Json;
 use json::write::ObjectWriter;
-use servers::config::{ConfiguredServer, ResolvedTransport};
+use servers::config::{ConfigProblem, ConfiguredServer, ResolvedTransport};
 use servers::doctor::{Finding, Findings, Patient, Verdict};
 use servers::oauth::{CredentialStore, ServerSignIn};
 use upstream::{ConnectionOptions, Target, process};
@@ -45,7 +45,14 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         None => context.configuration.servers.iter().map(|server| configured(&context, server)).collect(),
         Some(target) => vec![find(&context, target)?],
     };
-    let problems: Vec<String> = context.configuration.problems.iter().map(ToString::to_string).collect();
+    // Asked about one server, those of others do not matter.
+    let matters = |problem: &&ConfigProblem| match (&args.target, &problem.server) {
+        (None, _) => true,
+        (Some(_), Some(_)) => false,
+        (Some(_), None) => cases.iter().any(|case| case.server.is_some()),
+    };
+    let problems = context.configuration.problems.iter().filter(matters);
+    let problems: Vec<String> = problems.map(ToString::to_string).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let home = context.home().map(PathBuf::from);
     let store = credential_store()?;
@@ -120,9 +127,13 @@ fn configured(context: &ServerContext, server: &ConfiguredServer) -> Case {
     if !overridden.is_empty() {
         detail += &format!("; overrides {}", overridden.join(", "));
     }
-    findings.ok("configuration", detail);
     let case =
         |findings, transport| Case { title: name.clone(), findings, transport, server: Some(server.clone()) };
+    if let Err(reason) = &server.entry {
+        findings.fail("configuration", format!("{detail}\n{reason}"), "correct the entry in that file");
+        return case(findings, None);
+    }
+    findings.ok("configuration", detail);
     if let Some((reason, help)) = refusal(server, context.permission(server)) {
         findings.fail("approval", reason, help);
         return case(findings, None);

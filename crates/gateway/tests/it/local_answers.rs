@@ -4,7 +4,9 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gateway::{Gateway, GatewayOptions, Naming, SamplingApprover, SamplingQuestion};
+use gateway::{
+    Gateway, GatewayOptions, Naming, SamplingApprover, SamplingObserver, SamplingQuestion, SamplingRecord,
+};
 use host::{Config, Server};
 use json::Json;
 use servers::config::{SamplingFormat, SamplingModel, SamplingSettings, Template, VariableSyntax};
@@ -163,6 +165,19 @@ impl SamplingApprover for Operator {
     }
 }
 
+/// Keeps how each sampling ended, and who allowed it.
+#[derive(Default)]
+struct Recorded(Mutex<Vec<String>>);
+
+impl SamplingObserver for Recorded {
+    fn on_sampling_finished(&self, record: &SamplingRecord<'_>) {
+        let SamplingRecord { server, allowed_by, status, request_bytes, response_bytes, .. } = record;
+        assert_eq!((*server, *request_bytes > 0), ("s", true), "{record:?}");
+        let line = format!("{status:?} {allowed_by:?} {}", *response_bytes > 0);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+}
+
 struct Row {
     what: &'static str,
     caller: ClientCapabilities,
@@ -173,6 +188,8 @@ struct Row {
     expected: &'static str,
     /// What the client is asked.
     asked: &'static str,
+    /// What is reported, if the gateway had a part in it.
+    record: Option<&'static str>,
 }
 
 #[tokio::test]
@@ -189,13 +206,21 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
         model: Some((200, PARIS)),
         expected: answer,
         asked: "",
+        record: None,
     };
     let rows = [
-        Row { what: "the user allows it", reply: Some(YES), asked: "form The server s asks a model", ..row },
+        Row {
+            what: "the user allows it",
+            reply: Some(YES),
+            asked: "form The server s asks a model",
+            record: Some("Answered Some(User) true"),
+            ..row
+        },
         Row {
             what: "the user declines",
             reply: Some(r#"{"action":"decline"}"#),
             expected: "did not allow",
+            record: Some(r#"Refused("the user did not allow it") None false"#),
             asked: "form ",
             ..row
         },
@@ -203,10 +228,16 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
             what: "the box is not ticked",
             reply: Some(r#"{"action":"accept","content":{"allow":false}}"#),
             expected: "did not allow",
+            record: Some(r#"Refused("the user did not allow it") None false"#),
             asked: "form ",
             ..row
         },
-        Row { what: "the settings allow the server", allow: &["s"], ..row },
+        Row {
+            what: "the settings allow the server",
+            allow: &["s"],
+            record: Some("Answered Some(Settings) true"),
+            ..row
+        },
         Row {
             what: "the settings allow another server",
             caller: none,
@@ -214,12 +245,19 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
             expected: "nobody can be asked",
             ..row
         },
-        Row { what: "an operator allows it", caller: none, operator: Some(true), ..row },
+        Row {
+            what: "an operator allows it",
+            caller: none,
+            operator: Some(true),
+            record: Some("Answered Some(Operator) true"),
+            ..row
+        },
         Row {
             what: "an operator declines",
             caller: none,
             operator: Some(false),
             expected: "did not allow",
+            record: Some(r#"Refused("the user did not allow it") None false"#),
             ..row
         },
         Row { what: "nobody can be asked", caller: none, expected: "nobody can be asked", ..row },
@@ -237,6 +275,7 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
             allow: &["s"],
             model: Some((500, "key sk-secret")),
             expected: "the model did not answer",
+            record: Some(r#"Failed("the model did not answer") Some(Settings) false"#),
             ..row
         },
         Row {
@@ -244,10 +283,11 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
             allow: &["s"],
             model: Some((200, "sk-secret")),
             expected: "the model did not answer",
+            record: Some(r#"Failed("the model did not answer") Some(Settings) false"#),
             ..row
         },
     ];
-    for Row { what, caller, reply, operator, allow, model: endpoint, expected, asked } in rows {
+    for Row { what, caller, reply, operator, allow, model: endpoint, expected, asked, record } in rows {
         for server_version in ERAS {
             let settings = match endpoint {
                 Some((status, body)) => Some(model(status, body, allow).await),
@@ -257,6 +297,8 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
             let (_server, gateway) = start(server_version, sampling(), options, "").await;
             let approver = Arc::new(Operator(operator, Mutex::default()));
             gateway.gateway.set_sampling_approver(approver.clone());
+            let recorded = Arc::new(Recorded::default());
+            gateway.gateway.set_sampling_observer(recorded.clone());
             for version in CALLERS {
                 let row = format!("{what}, {version:?} to {server_version:?}");
                 let handler = Asked::new(reply);
@@ -276,6 +318,8 @@ async fn a_configured_model_answers_for_clients_without_one_after_an_approval() 
                     shown.is_none_or(|shown| shown.server == "s" && shown.request.contains("France")),
                     "{row}"
                 );
+                let reported = std::mem::take(&mut *recorded.0.lock().expect("no panic"));
+                assert_eq!(reported, Vec::from_iter(record), "{row}");
             }
             gateway.gateway.close().await;
         }

@@ -197,8 +197,14 @@ impl Registry {
             }
         }
         for (index, template) in catalog.resource_templates.iter().enumerate() {
-            let position = ItemPosition { slot: position, index };
-            self.templates.push((UriPattern::new(&template.uri_template), position));
+            // Reading tries them in their order, so one that matches the same addresses would never be asked.
+            let pattern = UriPattern::new(&template.uri_template);
+            let taken = |registry: &Self, _: &str| {
+                registry.templates.iter().any(|(other, at)| at.slot != position && *other == pattern)
+            };
+            if !self.is_taken(slot, ItemKind::Resource, &template.uri_template, taken) {
+                self.templates.push((pattern, ItemPosition { slot: position, index }));
+            }
         }
         for (index, skill) in catalog.skills.iter().enumerate() {
             let taken = |registry: &Self, uri: &str| registry.skills.contains_key(uri);

@@ -1,11 +1,13 @@
 //! A call as one line of JSON. The keys are documented and stay as they are.
 
+use std::net::IpAddr;
+
 use host::{CallRecord, CallStatus, PolicyRecord};
 use json::write::ObjectWriter;
 use json::{Node, NodeKind};
 use spile_core::calendar::DateTime;
 use spile_core::text::hex;
-use spile_core::{CallResult, CallTarget, CompletionRef, ItemKind, Principal};
+use spile_core::{CallId, CallResult, CallTarget, CompletionRef, ItemKind, Principal};
 use upstream::redact::is_secret_name;
 
 use super::settings::{AuditSettings, LoggedArguments};
@@ -50,13 +52,7 @@ impl LineWriter {
         };
         let (outcome, code) = outcome(record);
         line.str("event", event).str("outcome", outcome).maybe_str("code", code.as_deref());
-        if let Principal::Named(identity) = &record.identity.principal {
-            line.object("principal", |principal| {
-                principal.str("issuer", identity.issuer()).str("subject", identity.subject());
-            });
-        }
-        line.maybe_str("address", record.identity.address.map(|address| address.to_string()).as_deref());
-        line.maybe_str("session", record.session.map(|session| hex(&session)).as_deref());
+        write_caller(&mut line, &record.identity.principal, record.identity.address, record.session);
         let name = record.call.name();
         match origins.origin(kind, &name) {
             Some(origin) => {
@@ -114,6 +110,61 @@ impl LineWriter {
             LoggedArguments::All => write_hidden(line.key(key), arguments, &is_secret),
         }
     }
+}
+
+/// A question of a server to a model, which was answered, or refused, in place of the caller's client.
+#[derive(Debug, Clone, Copy)]
+pub struct SamplingEntry<'a> {
+    pub server: &'a str,
+    pub principal: &'a Principal,
+    pub address: Option<IpAddr>,
+    pub session: Option<[u8; 16]>,
+    /// The call in which the server asked.
+    pub call_id: Option<CallId>,
+    pub outcome: &'static str,
+    pub decision: &'static str,
+    pub reason: &'a str,
+    /// Milliseconds since 1970.
+    pub started_ms: u64,
+    pub duration_ms: u64,
+    pub request_bytes: usize,
+    pub response_bytes: usize,
+}
+
+impl SamplingEntry<'_> {
+    /// The line, with its line break.
+    pub(super) fn write(&self, origins: &dyn Origins) -> Vec<u8> {
+        let mut out = Vec::with_capacity(512);
+        let mut line = ObjectWriter::new(&mut out);
+        line.str("time", &utc(self.started_ms.saturating_add(self.duration_ms)));
+        line.maybe_str("id", self.call_id.map(|id| hex(&id)).as_deref());
+        line.str("event", "sampling").str("outcome", self.outcome);
+        write_caller(&mut line, self.principal, self.address, self.session);
+        line.str("server", cut(self.server, NAME_BYTES_MAX)).str("target", "sampling/createMessage");
+        line.maybe_str("upstream", origins.upstream(self.server).as_deref());
+        line.str("decision", self.decision).str("reason", cut(self.reason, REASON_BYTES_MAX));
+        line.int("duration_ms", number(self.duration_ms));
+        line.int("request_bytes", number(self.request_bytes as u64));
+        line.int("response_bytes", number(self.response_bytes as u64));
+        line.end();
+        out.push(b'\n');
+        out
+    }
+}
+
+fn write_caller(
+    line: &mut ObjectWriter<'_>,
+    principal: &Principal,
+    address: Option<IpAddr>,
+    session: Option<[u8; 16]>,
+) {
+    if let Principal::Named(identity) = principal {
+        line.object("principal", |principal| {
+            principal.str("issuer", identity.issuer()).str("subject", identity.subject());
+        });
+    }
+    line.maybe_str("address", address.map(|address| address.to_string()).as_deref());
+    line.maybe_str("session", session.map(|session| hex(&session)).as_deref());
 }
 
 /// Keeps numbers, booleans and null; of a text or a list only its size.

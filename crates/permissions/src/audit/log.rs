@@ -14,7 +14,7 @@ use host::{CallObserver, CallRecord};
 use spile_core::Platform;
 
 use super::files::LogFiles;
-use super::line::{LineWriter, lost_line};
+use super::line::{LineWriter, SamplingEntry, lost_line};
 use super::settings::{AuditSettings, OnAuditError};
 use crate::names::Origins;
 use crate::policy::CallGate;
@@ -89,6 +89,11 @@ impl AuditLog {
     /// Writes a line about a call of a server that has names of its own.
     pub fn record(&self, record: &CallRecord<'_>, origins: &dyn Origins) {
         self.push(self.lines.write(record, origins));
+    }
+
+    /// Writes a line about a sampling.
+    pub fn record_sampling(&self, entry: &SamplingEntry<'_>) {
+        self.push(entry.write(&*self.origins));
     }
 
     /// Writes what is queued and frees the files, also while others still hold the log: what they report afterwards is lost.

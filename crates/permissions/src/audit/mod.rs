@@ -13,5 +13,6 @@ mod log;
 pub mod reader;
 pub mod settings;
 
+pub use line::SamplingEntry;
 pub use log::{AuditLog, AuditStatus};
 pub use settings::{AuditSettings, OnAuditError};

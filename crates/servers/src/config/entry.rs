@@ -43,6 +43,13 @@ impl ToolFilter {
         self.only.as_ref().is_none_or(|only| only.iter().any(|name| name == tool))
             && !self.except.iter().any(|name| name == tool)
     }
+
+    /// The same for a tool as the server lists it.
+    pub fn offers_definition(&self, tool: &json::Json) -> bool {
+        let doc = tool.to_doc();
+        let name = doc.root().get("name").and_then(|name| name.str());
+        name.is_none_or(|name| self.offers(&name))
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -59,6 +59,7 @@ pub(super) struct OpenConnection {
 /// What others see.
 #[derive(Clone)]
 pub(super) struct View {
+    server: Arc<ConfiguredServer>,
     pub(super) status: Status,
     pub(super) error: Option<String>,
     pub(super) connection: Option<Arc<OpenConnection>>,
@@ -71,6 +72,13 @@ pub(super) struct View {
 }
 
 impl View {
+    fn offered_tools(&self) -> usize {
+        match &self.server.entry {
+            Ok(entry) => self.lists.tools.iter().filter(|tool| entry.tools.offers_definition(tool)).count(),
+            Err(_) => 0,
+        }
+    }
+
     pub(super) fn status(&self, name: &str) -> ServerStatus {
         ServerStatus {
             name: name.to_owned(),
@@ -81,7 +89,7 @@ impl View {
                 format!("{} {} · protocol {version}", info.name, info.server_version)
             }),
             instructions: self.info.as_ref().and_then(|info| info.instructions.clone()),
-            tools: self.lists.tools.len(),
+            tools: self.offered_tools(),
             prompts: self.lists.prompts.len(),
             resources: self.lists.resources.len(),
             unapproved: self.lists.unapproved.clone(),
@@ -218,6 +226,7 @@ impl ServerTask {
         watched: Arc<WatchedResources>,
     ) -> (Self, watch::Receiver<View>) {
         let (view, receiver) = watch::channel(View {
+            server: server.clone(),
             status: Status::Disconnected,
             error: None,
             connection: None,

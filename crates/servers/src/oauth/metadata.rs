@@ -39,6 +39,8 @@ pub struct ResourceMetadata {
 /// An authorization server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthorizationServer {
+    /// There is no metadata: its endpoints are a guess.
+    pub is_assumed: bool,
     pub issuer: String,
     /// Where users sign in. Absent where only programs do.
     authorization_endpoint: Option<Url>,
@@ -235,6 +237,7 @@ impl AuthorizationServer {
         let algorithms = texts(root, "dpop_signing_alg_values_supported").unwrap_or_default();
         let flag = |key: &str| root.get(key).and_then(|flag| flag.bool()) == Some(true);
         Ok(Self {
+            is_assumed: false,
             issuer: found,
             authorization_endpoint: optional("authorization_endpoint")?,
             supports_pkce: methods.iter().any(|method| method == "S256"),
@@ -269,6 +272,7 @@ impl AuthorizationServer {
             url
         };
         Self {
+            is_assumed: true,
             issuer: at("").as_str().trim_end_matches('/').to_owned(),
             authorization_endpoint: Some(at("/authorize")),
             supports_pkce: true,

@@ -217,6 +217,7 @@ impl ContractCollections {
             request_head: None,
             session: None,
             address: None,
+            wants_task: false,
         };
         provider.run(call, &cx)
     }

@@ -167,6 +167,7 @@ fn run_session(
         let terminal = Terminal::new(server.verbose, std::mem::take(&mut endpoint.answers));
         let (label, timeout_ms) = (endpoint.label.clone(), endpoint.timeout_ms);
         let server_name = endpoint.server_name.clone();
+        let offered_tools = std::mem::take(&mut endpoint.offered_tools);
         let connection = tokio::select! {
             opened = endpoint.open(&terminal, trace) => opened?,
             () = interrupt.wait() => return Err(CommandError::silent(Exit::Interrupted)),
@@ -179,6 +180,7 @@ fn run_session(
             connection,
             label,
             server_name,
+            offered_tools,
             timeout_ms,
             terminal,
             display,

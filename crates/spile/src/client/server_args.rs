@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use contract::diagnostic::{Diagnostic, render};
-use servers::config::{ConfiguredServer, ResolvedTransport, Root};
+use servers::config::{ConfiguredServer, ResolvedTransport, Root, ToolFilter};
 use servers::oauth::{CredentialStore, ServerSignIn};
 use servers::sampling::Sampler;
 use spile_core::ClientCapabilities;
@@ -140,6 +140,8 @@ pub(crate) struct Endpoint {
     pub(crate) answers: LocalAnswers,
     /// The name of a configured server.
     pub(crate) server_name: Option<String>,
+    /// Which of its tools its entry offers.
+    pub(crate) offered_tools: ToolFilter,
     sign_in: Option<SignIn>,
     transport: Transport,
     options: ConnectionOptions,
@@ -215,7 +217,8 @@ impl ServerArgs {
                 (target.to_string(), Transport::Connect(target), headers)
             }
         };
-        Ok(Configured { address, transport, headers, sign_in, roots })
+        let offered_tools = server.entry.as_ref().map(|entry| entry.tools.clone()).unwrap_or_default();
+        Ok(Configured { address, transport, headers, sign_in, roots, offered_tools })
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CommandError> {
@@ -223,6 +226,7 @@ impl ServerArgs {
             return Err(CommandError::usage("--config: also name one of its servers with --server NAME"));
         }
         let (mut configured_headers, mut sign_in, mut configured_roots) = (Vec::new(), None, None);
+        let mut offered_tools = ToolFilter::default();
         let (address, transport) = match (&self.url, &self.command, &self.server) {
             (Some(url), ..) => {
                 let target =
@@ -240,6 +244,7 @@ impl ServerArgs {
                 configured_headers = configured.headers;
                 sign_in = configured.sign_in;
                 configured_roots = configured.roots;
+                offered_tools = configured.offered_tools;
                 (configured.address, configured.transport)
             }
             (None, None, None) => {
@@ -321,6 +326,7 @@ impl ServerArgs {
             timeout_ms,
             answers: LocalAnswers { roots: roots.unwrap_or_default(), sampling },
             server_name: self.server.clone(),
+            offered_tools,
             sign_in,
             transport,
             options: ConnectionOptions { headers, ..options },
@@ -429,6 +435,7 @@ struct Configured {
     sign_in: Option<SignIn>,
     /// `None` if the entry says nothing about them.
     roots: Option<Vec<Root>>,
+    offered_tools: ToolFilter,
 }
 
 /// A configured server at an address, without an Authorization header of its own: tokens are kept for it.

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use contract::humanize::{join_truncated, pluralize};
 use contract::nearest;
 use json::{Json, Node};
+use servers::config::ToolFilter;
 use tokio::sync::OnceCell;
 use upstream::Connection;
 use wire::ListKind;
@@ -234,6 +235,8 @@ pub(crate) struct ClientSession {
     pub(crate) label: ServerLabel,
     /// The name of a configured server: its tools can be called by their public names.
     pub(crate) server_name: Option<String>,
+    /// Which of its tools its entry offers: the others are as if it had none of them.
+    pub(crate) offered_tools: ToolFilter,
     pub(crate) timeout_ms: u64,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) display: ResultDisplay,
@@ -557,7 +560,12 @@ impl ClientSession {
     }
 
     async fn tools(&self) -> Result<&[Json], CommandError> {
-        let tools = self.tools.get_or_try_init(|| self.list(ListKind::Tools)).await?;
+        let list = async || -> Result<Vec<Json>, CommandError> {
+            let mut tools = self.list(ListKind::Tools).await?;
+            tools.retain(|tool| self.offered_tools.offers_definition(tool));
+            Ok(tools)
+        };
+        let tools = self.tools.get_or_try_init(list).await?;
         Ok(tools)
     }
 
@@ -594,6 +602,14 @@ impl ClientSession {
     }
 
     fn find_tool<'t>(&self, tools: &'t [Json], name: &str) -> Result<&'t Json, CommandError> {
+        if !self.offered_tools.offers(name) {
+            let error =
+                CommandError::usage(format!("the entry of the server does not offer the tool `{name}`"));
+            let server = self.server_name.as_deref().unwrap_or("NAME");
+            return Err(
+                error.help(format!("`spile mcp get {server}` names the file; its lists of tools decide"))
+            );
+        }
         self.find(tools, name, "tool")
     }
 

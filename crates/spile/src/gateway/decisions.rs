@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use contract::diagnostic::Diagnostic;
-use gateway::RemoteProvider;
+use gateway::{AllowedBy, RemoteProvider, SamplingObserver, SamplingRecord, SamplingStatus};
 use host::{CallObserver, CallRecord, Server, ServerProvider, SystemPlatform};
-use permissions::audit::{AuditLog, AuditSettings, OnAuditError};
+use permissions::audit::{AuditLog, AuditSettings, OnAuditError, SamplingEntry};
 use permissions::hooks::{CommandEnvironment, Hook, Hooks};
 use permissions::modes::Mode;
 use permissions::names::{Origin, Origins, SingleServer};
@@ -301,6 +301,40 @@ impl CallObserver for LiveObserver {
     }
 }
 
+impl SamplingObserver for Decider {
+    fn on_sampling_finished(&self, record: &SamplingRecord<'_>) {
+        let audit = self.audit.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(log) = &audit.log else { return };
+        let allowed = match record.allowed_by {
+            Some(AllowedBy::Settings) => "the settings allow it",
+            Some(AllowedBy::User) => "the user allowed it",
+            Some(AllowedBy::Operator) => "an operator allowed it",
+            None => "the call ended before anybody allowed it",
+        };
+        let decision = if record.allowed_by.is_some() { "allow" } else { "refuse" };
+        let (outcome, reason) = match record.status {
+            SamplingStatus::Answered => ("ok", allowed),
+            SamplingStatus::Refused(reason) => ("refused", reason),
+            SamplingStatus::Failed(_) => ("error", allowed),
+            SamplingStatus::Cancelled => ("cancelled", allowed),
+        };
+        log.record_sampling(&SamplingEntry {
+            server: record.server,
+            principal: &record.caller.principal,
+            address: record.caller.address,
+            session: record.caller.session,
+            call_id: record.caller.call_id,
+            outcome,
+            decision,
+            reason,
+            started_ms: record.started_ms,
+            duration_ms: record.duration_ms,
+            request_bytes: record.request_bytes,
+            response_bytes: record.response_bytes,
+        });
+    }
+}
+
 /// Which server stands behind a public name.
 #[derive(Default)]
 pub(super) struct GatewayTable {
@@ -322,6 +356,10 @@ impl GatewayTable {
 
     pub(super) fn is_hosted(&self, server: &str) -> bool {
         self.hosted.get().is_some_and(|hosted| hosted.contains_key(server))
+    }
+
+    pub(super) fn has_server(&self, server: &str) -> bool {
+        self.is_hosted(server) || self.read().contains_key(server)
     }
 
     pub(super) fn set_remote(&self, server: &str, provider: Arc<RemoteProvider>, kind: &'static str) {

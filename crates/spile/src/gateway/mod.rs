@@ -181,6 +181,7 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
     let approver = approvals.clone().map(|queue| queue as Arc<dyn Approver>);
     let (decider, warnings) = settings.into_decider(table.clone(), approver)?;
     let decider = Arc::new(decider);
+    gateway.set_sampling_observer(decider.clone());
     notes.extend(warnings);
     let sign_ins = sign_ins(args, &gateway, &context)?;
     let tools = GatewayTools::new(gateway.clone(), table.clone(), args.tool_search, sign_ins);

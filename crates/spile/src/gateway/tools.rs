@@ -115,6 +115,11 @@ impl GatewayTools {
     fn list_resources(&self, call: &Call, cx: &CallContext<'_>) -> Outcome {
         let Some(offered) = self.offered(cx) else { return internal("there is no server yet") };
         let wanted = call.text_argument("server");
+        if let Some(wanted) = &wanted
+            && !self.table.has_server(wanted)
+        {
+            return ToolError::new(ToolErrorCode::NotFound, format!("there is no server `{wanted}`")).into();
+        }
         let origin = |uri: &str| self.table.resource_server(uri);
         let is_wanted =
             |server: &Option<String>| wanted.as_ref().is_none_or(|wanted| server.as_deref() == Some(wanted));

@@ -38,7 +38,8 @@ fn each_way_to_be_broken_is_named_with_the_way_out() {
         "variables",
         "`NO_SUCH_VARIABLE` is not set",
     );
-    check(r#"{"comand": "x"}"#, "failed", "approval", "did you misspell it as `comand`?");
+    check(r#"{"comand": "x"}"#, "failed", "configuration", "did you misspell it as `comand`?");
+    check(r#"{"command": "SPILE", "cwd": "/no/such/folder"}"#, "failed", "program", "→ correct `cwd`");
     check(r#"{"command": "SPILE", "disabled": true}"#, "failed", "approval", "→ enable it in that file");
     check(r#"{"command": "sh", "args": ["-c", "echo lost >&2; exit 4"]}"#, "failed", "process", "lost");
     check(
@@ -74,6 +75,28 @@ fn each_layer_of_the_network_is_tried() {
     let user = User::new(&[]);
     let output = user.run(&["doctor", &format!("http://{address}/mcp")]);
     assert_eq!(output.code, Some(0), "{output}");
+}
+
+#[test]
+fn the_problems_of_other_servers_do_not_matter_to_one() {
+    let entries =
+        r#"{"mcpServers": {"s": {"command": "SPILE", "args": ["serve", "customers.csv"]}, "other": {}}}"#;
+    let user = User::new(&[("home/.config/spile/servers.json", entries)]);
+    let output = user.run(&["doctor", "s"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    assert!(!output.stdout.contains("`other`"), "{output}");
+    assert_eq!(user.run(&["doctor"]).code, Some(1));
+}
+
+/// A server that wants a token and does not say where one is to be had: a sign-in would only fail.
+#[test]
+fn a_server_without_metadata_wants_a_key() {
+    let place = TestProject::customers();
+    place.write("token", b"4f1c0e6f0a3f4cf1a7d8e2b95a6c7d10");
+    let args = ["serve", "--bind", "127.0.0.1:0", "--token-file", "token"];
+    let served = HttpServer::start(&mut place.spile(&args));
+    let entry = format!(r#"{{"url": "http://{}/mcp"}}"#, served.address);
+    check(&entry, "failed", "token", "write it to `headers`");
 }
 
 #[test]

@@ -211,3 +211,77 @@ fn permissions_hide_ask_and_refuse_and_each_call_is_recorded() {
     assert_eq!(lines.len(), 6, "{log}");
     assert!(lines.iter().all(|line| line["server"] == "people" || line["server"] == "stock"), "{log}");
 }
+
+/// What the gateway's model is asked costs money and takes data along, so it is recorded beside the call.
+#[test]
+fn a_sampling_that_the_gateway_answers_has_a_line_of_its_own() {
+    let everything = spile_serve(&examples().join("everything").display().to_string());
+    let project = project_with(&json!({"all": everything}), &json!({"allow": ["mcp__all__*"]}));
+    let read = |name: &str| std::fs::read_to_string(project.folder.join(name)).expect("the file is there");
+    let mut settings: Value = serde_json::from_str(&read("servers.json")).expect("the settings are JSON");
+    settings["sampling"] =
+        json!({"command": "sh", "args": ["-c", "cat >/dev/null; echo Paris"], "allow": ["all"]});
+    project.write("servers.json", settings.to_string().as_bytes());
+    let gateway = start(&project, &[]);
+    let answer =
+        call(&gateway, "/mcp", "mcp__all__test_sampling", &json!({"prompt": "capital?"}), &json!({}));
+    assert!(answer["result"]["content"][0]["text"].as_str().expect("a text").contains("Paris"), "{answer}");
+    gateway.stop();
+    let lines = read("audit.jsonl");
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [sampling, call] = &lines[..] else { panic!("{lines:?}") };
+    let expected = json!({
+        "event": "sampling", "outcome": "ok", "server": "all", "target": "sampling/createMessage",
+        "upstream": "stdio", "decision": "allow", "reason": "the settings allow it",
+    });
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&sampling[key], value, "{key} of {sampling}");
+    }
+    assert_eq!(call["event"], "tool.call", "{call}");
+    assert_eq!((&sampling["id"], &sampling["address"]), (&call["id"], &call["address"]), "{lines:?}");
+    assert!(sampling["request_bytes"].as_u64() > Some(0) && sampling["response_bytes"].as_u64() > Some(0));
+}
+
+/// A client of 2025-11-25 asks for a task in the call itself. A newer server is not told that the client accepts tasks, and
+/// need not make one: the gateway does.
+#[test]
+fn an_older_client_gets_a_task_of_a_newer_server() {
+    let everything = spile_serve(&examples().join("everything").display().to_string());
+    let project = project_with(&json!({"all": everything}), &json!({"allow": ["mcp__all__*"]}));
+    let gateway = start(&project, &[]);
+    let headers = "MCP-Protocol-Version: 2025-11-25\r\n";
+    let post = |method: &str, params: Value| {
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        response(&gateway.post("/mcp", headers, &message.to_string()).1)
+    };
+    // The last one makes a task only for clients that accept one.
+    for (tool, arguments, text) in [
+        ("slow_compute", json!({"seconds": 0, "label": "x"}), "Computed `x` in 0 s"),
+        ("test_simple_text", json!({}), "This is a simple text response for testing."),
+        ("failing_job", json!({}), ""),
+    ] {
+        let name = format!("mcp__all__{tool}");
+        let created =
+            post("tools/call", json!({"name": name, "arguments": arguments, "task": {"ttl": 60_000}}));
+        let id = created["result"]["task"]["taskId"].as_str().unwrap_or_else(|| panic!("{tool}: {created}"));
+        let result = post("tasks/result", json!({"taskId": id}));
+        let found =
+            result["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{tool}: {result}"));
+        assert!(found.contains(text), "{tool}: {result}");
+    }
+}
+
+#[test]
+fn templates_of_two_servers_that_match_the_same_addresses_are_listed_once() {
+    let everything = spile_serve(&examples().join("everything").display().to_string());
+    let gateway = start(&project(&json!({"one": everything, "two": everything})), &[]);
+    let list = request(&gateway, "/mcp", "resources/templates/list", "", json!({}));
+    assert_eq!(list["result"]["resourceTemplates"].as_array().map(Vec::len), Some(1), "{list}");
+    let (_, status) = gateway.get("/status");
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    let left_out = status["servers"][0]["notServed"].as_array().expect("a list");
+    let is_named = |one: &Value| one["provider"] == "two" && one["name"] == "test://template/{id}/data";
+    assert!(left_out.iter().any(is_named), "{status}");
+    let unknown = call(&gateway, "/mcp", "list_resources", &json!({"server": "three"}), &json!({}));
+    assert_eq!(unknown["result"]["structuredContent"]["code"], "not_found", "{unknown}");
+}

@@ -95,6 +95,31 @@ fn a_server_of_a_project_starts_only_after_it_was_approved() {
     user.check("mcp_list_changed", &["mcp", "list"], 0);
 }
 
+/// An entry that names the tools it offers has no others, whoever calls them.
+#[test]
+fn tools_that_an_entry_does_not_offer_are_not_called() {
+    let entry = "[mcp_servers.shop]\ncommand = \"SPILE\"\nargs = [\"serve\", \".\"]\nenabled_tools = [\"lookup_customer\"]\n";
+    let own = r#"{"mcpServers": {}, "import": ["codex"]}"#;
+    let user = User::new(&[("home/.codex/config.toml", entry), ("home/.config/spile/servers.json", own)]);
+    let tools = user.succeeds(&["tools", "--server", "shop"]);
+    assert!(
+        tools.contains("lookup_customer") && tools.contains("1 tool\n") && !tools.contains("list_"),
+        "{tools}"
+    );
+    assert!(
+        user.succeeds(&["call", "mcp__shop__lookup_customer", "email=dana@acme.test"]).contains("emerald")
+    );
+    for call in [&["call", "mcp__shop__list_customers"][..], &["call", "list_customers", "--server", "shop"]]
+    {
+        let output = user.run(call);
+        assert_eq!(output.code, Some(2), "{output}");
+        assert!(output.stderr.contains("does not offer the tool `"), "{output}");
+    }
+    let list = user.succeeds(&["mcp", "list", "--connect", "--json"]);
+    let list: serde_json::Value = serde_json::from_str(list.trim()).expect("JSON");
+    assert!(list.to_string().contains(r#""tools":1"#), "{list}");
+}
+
 #[test]
 fn a_tool_that_changes_what_it_says_is_suspended_until_the_difference_was_seen() {
     let user = User::new(&[("home/.config/spile/servers.json", PROJECT)]);
