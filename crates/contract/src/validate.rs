@@ -68,8 +68,10 @@ impl CompiledSchema {
             .should_validate_formats(true)
             // Linear time for every pattern: a schema may come from an untrusted server.
             .with_pattern_options(PatternOptions::regex().size_limit(pattern_bytes_max));
-        let validator =
-            keywords::register(options).build(&value).map_err(|error| SchemaError(error.to_string()))?;
+        let validator = keywords::register(options).build(&value).map_err(|error| {
+            let path = error.instance_path().as_str().trim_start_matches('/').replace('/', ".");
+            SchemaError(if path.is_empty() { error.to_string() } else { format!("`{path}`: {error}") })
+        })?;
         let property_names =
             value["properties"].as_object().map_or_else(Vec::new, |p| p.keys().cloned().collect());
         let empty_object =

@@ -110,6 +110,13 @@ impl<'a> Graph<'a> {
     /// Reads one file of the folder and resolves its imports.
     fn load(&mut self, id: &str) -> Result<Unit, Box<Diagnostic>> {
         let path = self.root.join(id);
+        // Imports have been followed by the resolver; an entry may be a link itself.
+        if path.canonicalize().is_ok_and(|path| self.module_id(&path).is_none()) {
+            let help = "code is served from its own folder only; copy the file";
+            return Err(Box::new(
+                Diagnostic::error(id, "a link that leads outside the folder").with_help(help),
+            ));
+        }
         let source = self.read(id, &path)?;
         let module = match self.cache.0.get(id) {
             Some(module) if module.source == source => module.clone(),

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use oxc::allocator::Allocator;
-use oxc::ast::ast::{BigIntLiteral, BindingProperty, IdentifierReference, MemberExpression};
-use oxc::ast_visit::{Visit, walk};
+use oxc::allocator::{Allocator, TakeIn, Vec as ArenaVec};
+use oxc::ast::ast::{
+    BigIntLiteral, BindingProperty, Expression, IdentifierReference, MemberExpression, NewExpression,
+};
+use oxc::ast::builder::AstBuilder;
+use oxc::ast_visit::{Visit, VisitMut, walk, walk_mut};
 use oxc::codegen::{Codegen, CodegenOptions};
 use oxc::diagnostics::OxcDiagnostic;
 use oxc::parser::{ParseOptions, Parser};
@@ -113,6 +116,32 @@ impl Module {
     pub(crate) fn source_position(&self, offset: usize) -> Position {
         let position = Position::of_offset(&self.code, offset);
         self.map.as_ref().and_then(|map| map.lookup(position)).unwrap_or(position)
+    }
+
+    /// Where the module imports or passes on `name` from one of the modules that `is_target` accepts. An offset in
+    /// `code`.
+    pub(crate) fn import_offset(&self, name: &str, is_target: impl Fn(&str) -> bool) -> Option<usize> {
+        let arena = Allocator::default();
+        let parsed = Parser::new(&arena, &self.code, SourceType::mjs()).parse();
+        let record = &parsed.module_record;
+        let imports = record.import_entries.iter().filter_map(|entry| {
+            let (imported, span) = match &entry.import_name {
+                ImportImportName::Name(name) => (name.name.as_str(), name.span),
+                ImportImportName::Default(span) => ("default", *span),
+                ImportImportName::NamespaceObject => return None,
+            };
+            Some((entry.module_request.name.as_str(), imported, span))
+        });
+        let exports = record.indirect_export_entries.iter().filter_map(|entry| {
+            let (ExportImportName::Name(name), Some(from)) = (&entry.import_name, &entry.module_request)
+            else {
+                return None;
+            };
+            Some((from.name.as_str(), name.name.as_str(), name.span))
+        });
+        let mut found =
+            imports.chain(exports).filter(|(from, imported, _)| *imported == name && is_target(from));
+        found.next().map(|(_, _, span)| span.start as usize)
     }
 
     fn find_imports(&mut self, source_type: SourceType) -> Result<(), Box<Diagnostic>> {
@@ -278,6 +307,7 @@ fn remove_types(
     if let Some(error) = transformed.diagnostics.into_iter().next() {
         return Err(fail(error));
     }
+    ParenthesizeNew(AstBuilder::new(&arena)).visit_program(&mut program);
     let options = CodegenOptions { source_map_path: Some(id.into()), ..CodegenOptions::default() };
     let printed = Codegen::new().with_options(options).build(&program);
     let tokens = printed.map.map(|map| {
@@ -289,6 +319,41 @@ fn remove_types(
         tokens.collect()
     });
     Ok((printed.code, SourceMap::new(tokens.unwrap_or_default())))
+}
+
+/// `new (new A() as any).B()` is printed as `new new A().B()`, which is right, but which QuickJS reads as
+/// `new (new A())().B`.
+struct ParenthesizeNew<'a>(AstBuilder<'a>);
+
+impl<'a> ParenthesizeNew<'a> {
+    /// `head` is what is called with `new`, or what it is a member of.
+    fn parenthesize(&self, head: &mut Expression<'a>) {
+        if let Expression::NewExpression(inner) = head {
+            let span = inner.span;
+            let inner = head.take_in(&self.0);
+            // A sequence of one: the printer drops parentheses that the grammar does not need.
+            let sequence = ArenaVec::from_value_in(inner, &self.0);
+            *head = Expression::new_sequence_expression(span, sequence, &self.0);
+            return;
+        }
+        if let Expression::ParenthesizedExpression(inner) = head {
+            self.parenthesize(&mut inner.expression);
+            return;
+        }
+        match head.as_member_expression_mut() {
+            Some(MemberExpression::ComputedMemberExpression(member)) => self.parenthesize(&mut member.object),
+            Some(MemberExpression::StaticMemberExpression(member)) => self.parenthesize(&mut member.object),
+            Some(MemberExpression::PrivateFieldExpression(member)) => self.parenthesize(&mut member.object),
+            None => {}
+        }
+    }
+}
+
+impl<'a> VisitMut<'a> for ParenthesizeNew<'a> {
+    fn visit_new_expression(&mut self, new: &mut NewExpression<'a>) {
+        self.parenthesize(&mut new.callee);
+        walk_mut::walk_new_expression(self, new);
+    }
 }
 
 fn syntax_error(id: &str, source: &str, error: &OxcDiagnostic) -> Diagnostic {

@@ -1,10 +1,11 @@
 //! From positions in the code that runs to positions in the file that its author wrote.
 
 use oxc::allocator::Allocator;
-use oxc::ast::ast::{CallExpression, NewExpression};
+use oxc::ast::ast::{ArrowFunctionExpression, CallExpression, Function, NewExpression};
 use oxc::ast_visit::{Visit, walk};
 use oxc::parser::Parser;
-use oxc::span::{SourceType, Span};
+use oxc::span::{GetSpan, SourceType, Span};
+use oxc::syntax::scope::ScopeFlags;
 
 use crate::diagnostic::Position;
 
@@ -54,7 +55,7 @@ pub(crate) fn call_start(id: &str, source: &str, position: Position, place: Plac
     }
 }
 
-/// Finds the smallest call whose arguments contain the offset.
+/// Finds the smallest call whose arguments contain the offset, in the innermost function that does.
 struct InnermostCall {
     offset: u32,
     arguments: Option<Span>,
@@ -72,9 +73,28 @@ impl InnermostCall {
     }
 }
 
+impl InnermostCall {
+    /// What calls around the function do is another frame's.
+    fn enter_function(&mut self, function: Span) {
+        if function.start <= self.offset && self.offset < function.end {
+            self.arguments = None;
+            self.start = None;
+        }
+    }
+}
+
 impl<'a> Visit<'a> for InnermostCall {
+    fn visit_function(&mut self, function: &Function<'a>, flags: ScopeFlags) {
+        self.enter_function(function.body.as_ref().map_or(function.span, |body| body.span));
+        walk::walk_function(self, function, flags);
+    }
+
+    fn visit_arrow_function_expression(&mut self, arrow: &ArrowFunctionExpression<'a>) {
+        self.enter_function(arrow.body.span());
+        walk::walk_arrow_function_expression(self, arrow);
+    }
+
     fn visit_call_expression(&mut self, call: &CallExpression<'a>) {
-        use oxc::span::GetSpan;
         let callee = call.callee.span();
         let start = match call.callee.as_member_expression() {
             Some(member) => member.static_property_info().map_or(callee.start, |(span, _)| span.start),
@@ -85,7 +105,6 @@ impl<'a> Visit<'a> for InnermostCall {
     }
 
     fn visit_new_expression(&mut self, new: &NewExpression<'a>) {
-        use oxc::span::GetSpan;
         self.see(Span::new(new.callee.span().end, new.span.end), new.span.start);
         walk::walk_new_expression(self, new);
     }
@@ -106,6 +125,18 @@ mod tests {
             (Position { line: 1, column: 7 }, Position { line: 1, column: 7 }),
         ] {
             assert_eq!(call_start("a.ts", source, position, Place::Call), expected, "{position:?}");
+        }
+    }
+
+    #[test]
+    fn a_function_that_is_an_argument_is_not_reported_at_the_call() {
+        let source = "items.map((item) => {\n  throw new Error(item);\n});\nrun(function () {\n  stop(\n    1);\n});\nlist.map(\n  (x) => x.y);\n";
+        for (position, expected) in [
+            (Position { line: 2, column: 13 }, Position { line: 2, column: 13 }),
+            (Position { line: 6, column: 5 }, Position { line: 5, column: 3 }),
+            (Position { line: 9, column: 11 }, Position { line: 9, column: 11 }),
+        ] {
+            assert_eq!(call_start("a.ts", source, position, Place::Error), expected, "{position:?}");
         }
     }
 

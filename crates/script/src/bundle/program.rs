@@ -33,6 +33,9 @@ pub(crate) struct Program {
     files: BTreeMap<String, Unit>,
 }
 
+/// Of an error that author code makes.
+const MESSAGE_BYTES_MAX: usize = 16 << 10;
+
 impl Program {
     pub(crate) fn new(
         entry: &str,
@@ -136,7 +139,11 @@ impl Program {
 
     /// An error in the author's code, at the topmost position of `stack` that is in a file of the author; in
     /// a file of a package if there is none.
-    pub(crate) fn locate(&self, message: String, stack: &str) -> Diagnostic {
+    pub(crate) fn locate(&self, mut message: String, stack: &str) -> Diagnostic {
+        if message.len() > MESSAGE_BYTES_MAX {
+            message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
+            message.push('…');
+        }
         let frames = stack.lines().enumerate().filter_map(|(depth, line)| Some((depth, self.frame(line)?)));
         let frames: Vec<_> = frames.collect();
         let own = frames.iter().find(|(_, (module, _))| super::module::package_name(&module.id).is_none());
@@ -147,8 +154,24 @@ impl Program {
                 let position = call_start(&module.id, &module.source, *position, place);
                 Diagnostic::error(&module.id, message).at(&module.source, position)
             }
-            None => Diagnostic::error(self.entry(), message),
+            None => self.missing_export(&message).unwrap_or_else(|| Diagnostic::error(self.entry(), message)),
         }
+    }
+
+    /// The engine names the missing export and the module that lacks it, but not who imports it.
+    fn missing_export(&self, message: &str) -> Option<Diagnostic> {
+        let (_, rest) = message.split_once("Could not find export '")?;
+        let (name, rest) = rest.split_once("' in module '")?;
+        let target = rest.strip_suffix('\'')?;
+        self.files.values().find_map(|Unit { module, links }| {
+            let leads_there = |specifier: &str| links.get(specifier).is_some_and(|link| link == target);
+            let offset = module.import_offset(name, leads_there)?;
+            let message = format!("`{target}` has no export `{name}`");
+            let help =
+                "check the name; a type is imported with `import type` and passed on with `export type`";
+            let diagnostic = Diagnostic::error(&module.id, message).with_help(help);
+            Some(diagnostic.at(&module.source, module.source_position(offset)))
+        })
     }
 
     /// Reads `at name (file:line:column)`.

@@ -166,7 +166,7 @@ pub(crate) fn plan(
             let list = |key: &str| value[key].as_array().cloned().unwrap_or_default();
             let parts =
                 list("parts").iter().map(|part| part.as_str().unwrap_or_default().to_owned()).collect();
-            let values = list("values").iter().map(|value| to_json(Some(value))).collect::<Result<_, _>>()?;
+            let values = list("values").iter().map(sql_value).collect::<Result<_, _>>()?;
             let source = permitted_source(&permissions.sql, value["source"].as_str())?;
             Work::Future(collections.sql(caller, source, parts, values))
         }
@@ -221,6 +221,15 @@ fn plan_question(value: &Value) -> Result<Work, EffectFailure> {
 
 fn text(value: &Value, key: &str) -> String {
     value[key].as_str().unwrap_or_default().to_owned()
+}
+
+/// The prelude wraps the digits of a big integer in an object.
+fn sql_value(value: &Value) -> Result<Json, EffectFailure> {
+    match value.get("bigint").and_then(Value::as_str) {
+        Some(digits) => Json::parse(digits)
+            .map_err(|error| EffectFailure::new(format!("the arguments are not usable: {error}"))),
+        None => to_json(Some(value)),
+    }
 }
 
 fn to_json(value: Option<&Value>) -> Result<Json, EffectFailure> {

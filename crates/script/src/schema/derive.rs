@@ -304,6 +304,10 @@ impl<'a> Types<'a> {
                 let items = self.of(item, depth + 1)?;
                 Ok(Schema::new().with_text("type", "array").with("items", items.to_json()))
             }
+            // What linters recommend instead of `{}`.
+            ("Record", [_, TSType::TSNeverKeyword(_)]) => {
+                Ok(Schema::new().with_text("type", "object").with_bool("additionalProperties", false))
+            }
             ("Record", [_, value]) => {
                 let value = self.of(value, depth + 1)?;
                 Ok(Schema::new().with_text("type", "object").with("additionalProperties", value.to_json()))

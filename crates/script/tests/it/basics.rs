@@ -21,3 +21,11 @@ async fn a_folder_of_tools_is_served() {
     let wrong = app.call("add-numbers", r#"{"a":"1","b":2}"#).await;
     assert_eq!(wrong["isError"], true, "{wrong}");
 }
+
+/// Without its types it would be `new new Date(7).constructor(9)`, which QuickJS reads as another call.
+#[tokio::test]
+async fn the_class_of_a_new_object_is_found_without_the_types() {
+    let folder =
+        folder(&[("tools/t.ts", "export default () => new (new Date(7) as any).constructor(9).getTime();")]);
+    assert_eq!(App::new(folder.path()).text("t", "{}").await, "9");
+}

@@ -2,7 +2,7 @@
 
 use script::{Bundle, BundleOptions};
 
-use crate::harness::{App, build, folder, problems};
+use crate::harness::{App, AppOptions, build, folder, isolations, problems};
 
 #[test]
 fn a_broken_file_takes_no_other_tool_down() {
@@ -51,6 +51,24 @@ fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
             ],
         ),
         ("missing_file", vec![("tools/t.ts", "import x from './missing';\nexport default () => x;")]),
+        (
+            "missing_export",
+            vec![
+                ("tools/t.ts", "import { one } from '../lib/all';\nexport default () => one;"),
+                ("lib/all.ts", "interface Unused {}\n\nexport { two, one } from './some';"),
+                ("lib/some.ts", "export const two = 2;"),
+            ],
+        ),
+        (
+            "missing_default_export",
+            vec![
+                (
+                    "tools/t.ts",
+                    "// one\nimport { two } from '../lib/some';\nimport some from '../lib/some';\nexport default () => some + two;",
+                ),
+                ("lib/some.ts", "export const two = 2;"),
+            ],
+        ),
         ("missing_package", vec![("tools/t.ts", "import x from 'left-pad';\nexport default () => x;")]),
         ("outside", vec![("tools/t.ts", "import x from '/etc/passwd';\nexport default () => x;")]),
         (
@@ -163,6 +181,17 @@ export default async (args: { how: string }, ctx: any) => {
         case "never": return new Promise(() => {});
         case "locale": return { total: (5).toLocaleString("de-DE") };
         case "undeclared": return await ctx.fetch("https://example.com/");
+        case "operation": {
+            const totals = await Promise.all([1].map(async (id) => {
+                await ctx.sleep(1);
+                const order = await ctx.collection("orders").get({ id });
+                return order.total;
+            }));
+            return { total: totals[0] };
+        }
+        case "callback": [1].forEach((id) => {
+            throw new Error(`order ${id} is gone`);
+        });
     }
 };
 "#,
@@ -181,6 +210,8 @@ export default async (args: { how: string }, ctx: any) => {
         "never",
         "locale",
         "undeclared",
+        "operation",
+        "callback",
     ] {
         let mut result = app.call("fails", &format!(r#"{{"how":"{how}"}}"#)).await;
         if let Some(reference) = result.pointer_mut("/structuredContent/ref") {
@@ -217,6 +248,64 @@ async fn an_error_deep_in_a_package_is_reported_where_the_author_calls_it() {
         let reports = app.reports.take().join("\n");
         assert!(reports.contains("tools/t.ts:4:15: TypeError: too deep"), "{n}: {reports}");
     }
+}
+
+/// An error has no other limit than the memory of its call.
+#[tokio::test]
+async fn a_long_error_is_cut_for_the_client_and_for_the_author() {
+    let folder = folder(&[(
+        "tools/t.ts",
+        r#"
+export default async ({ how }: { how: string }, ctx: any) => {
+    const long = "x".repeat(5e6);
+    switch (how) {
+        case "error": throw new Error(long);
+        case "value": throw { long };
+        case "mcp": throw new McpError(-32000, long);
+        case "data": throw new McpError(-32000, "data", { long });
+        case "unhandled": Promise.reject(new Error(long)); await 0; return 1;
+        case "stack": throw Object.assign(new Error("stack"), { stack: long });
+    }
+};
+"#,
+    )]);
+    for isolation in isolations() {
+        let app = App::with(
+            folder.path(),
+            AppOptions {
+                bundle: BundleOptions { isolation, ..BundleOptions::default() },
+                ..AppOptions::default()
+            },
+        );
+        for how in ["error", "value", "mcp", "data", "unhandled", "stack"] {
+            let result = app.call("t", &format!(r#"{{"how":"{how}"}}"#)).await.to_string();
+            let reports = app.reports.take().join("\n");
+            assert!(
+                result.len() < 50_000 && reports.len() < 50_000,
+                "{how}: {} {}",
+                result.len(),
+                reports.len()
+            );
+        }
+    }
+}
+
+/// A link to a file of the machine would run it, and say in its errors what is in it.
+#[test]
+fn a_link_that_leads_outside_the_folder_is_not_served() {
+    let outside = folder(&[("secret.ts", "export default () => hunter2;")]);
+    let folder =
+        folder(&[("lib/shared.ts", "export default () => 1;"), ("tools/good.ts", "export default () => 1;")]);
+    for (target, link) in [
+        (outside.path().join("secret.ts"), "tools/outside.ts"),
+        (folder.path().join("lib/shared.ts"), "tools/inside.ts"),
+    ] {
+        std::os::unix::fs::symlink(target, folder.path().join(link)).expect("a link");
+    }
+    let bundle = build(folder.path());
+    let served: Vec<_> = bundle.served().map(|tool| tool.definition.name.as_str()).collect();
+    assert_eq!(served, ["good", "inside"]);
+    insta::assert_snapshot!("bad_link", problems(folder.path()));
 }
 
 #[test]

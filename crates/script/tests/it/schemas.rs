@@ -48,6 +48,7 @@ fn types_become_json_schema() {
             "{\n/**\n * How many.\n * @minimum 1\n * @default 10\n * @integer\n */\nlimit?: number }", "",
             object(r#""limit":{"type":"integer","description":"How many.","minimum":1,"default":10}"#, ""),
         ),
+        ("Record<string, never>", "", r#"{"type":"object","additionalProperties":false}"#.into()),
         ("Record<string, number>", "", r#"{"type":"object","additionalProperties":{"type":"number"}}"#.into()),
         ("any", "", r#"{"type":"object"}"#.into()),
         ("Tree", "type Tree = { value: string; children?: Tree[] };", concat!(

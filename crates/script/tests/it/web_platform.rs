@@ -30,6 +30,8 @@ String(new Date(0)) => "Thu Jan 01 1970 00:00:00 GMT+0000 (Coordinated Universal
 new Date(0).getTimezoneOffset() => 0
 (new (class D extends Date {})(7)) instanceof Date => true
 String(new Date(NaN)) => "Invalid Date"
+["FullYear", "Month", "Date", "Hours", "Minutes", "Seconds", "Milliseconds"].flatMap((part) => ["set", "setUTC"].map((verb) => { const d = new Date(5e11); return [d[verb + part](NaN), d.getTime()].every(Number.isNaN) })).every(Boolean) => true
+(() => { const d = new Date(0); return [d.setHours(1, Infinity), String(d), d.setFullYear(1971), d.getTime()] })() => [null,"Invalid Date",31536000000,31536000000]
 ["b", "a", "Ä", "A", "_x", "10", "9", "é", "e", "E"].sort((a, b) => a.localeCompare(b)) => ["_x","10","9","a","A","Ä","b","e","E","é"]
 (() => { try { "ж".localeCompare("я") } catch (e) { return e.message.includes("locale data") } })() => true
 (() => { try { Intl.NumberFormat } catch (e) { return e.message.includes("Intl is not available") } })() => true

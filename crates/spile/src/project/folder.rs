@@ -1,5 +1,7 @@
 //! What a folder has to serve: its data files, and what only looks like one.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -23,6 +25,8 @@ pub(super) enum IrregularKind {
     /// A named pipe, a socket or a device.
     Special,
     BrokenLink,
+    /// JSON without rows, in a folder of code: settings of a program, or a file that the code imports.
+    Settings,
 }
 
 impl IrregularFile {
@@ -31,6 +35,7 @@ impl IrregularFile {
             IrregularKind::Folder => "is a folder",
             IrregularKind::Special => "is not a regular file",
             IrregularKind::BrokenLink => "is a link to a file that cannot be found or opened",
+            IrregularKind::Settings => "is not an array of objects",
         }
     }
 }
@@ -41,7 +46,21 @@ pub(super) struct DataFiles {
     pub(super) irregular: Vec<IrregularFile>,
 }
 
-pub(super) fn data_files(folder: &Path) -> anyhow::Result<DataFiles> {
+/// What else is in a folder with data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    Nothing,
+    /// Code, prompts or resources.
+    Code,
+}
+
+impl Beside {
+    pub(super) fn of<T>(author: Option<&T>) -> Self {
+        if author.is_some() { Self::Code } else { Self::Nothing }
+    }
+}
+
+pub(super) fn data_files(folder: &Path, beside: Beside) -> anyhow::Result<DataFiles> {
     let dir = non_empty_path(folder);
     let entries = std::fs::read_dir(dir).with_context(|| format!("cannot read `{}`", dir.display()))?;
     let paths = entries.filter_map(|entry| Some(folder.join(entry.ok()?.file_name())));
@@ -56,6 +75,9 @@ pub(super) fn data_files(folder: &Path) -> anyhow::Result<DataFiles> {
     for path in named {
         // Follows links. Opening a named pipe would block until another process writes to it.
         let kind = match std::fs::metadata(&path) {
+            Ok(kind) if kind.is_file() && beside == Beside::Code && is_json_without_rows(&path) => {
+                IrregularKind::Settings
+            }
             Ok(kind) if kind.is_file() => {
                 found.files.push(path);
                 continue;
@@ -71,6 +93,25 @@ pub(super) fn data_files(folder: &Path) -> anyhow::Result<DataFiles> {
     Ok(found)
 }
 
+/// Whether a `.json` file is anything but an array of objects, by its beginning.
+fn is_json_without_rows(path: &Path) -> bool {
+    /// Longer white space at the start is not looked past.
+    const BYTES_LOOKED_AT: u64 = 4096;
+    if path.extension().is_none_or(|extension| !extension.eq_ignore_ascii_case("json")) {
+        return false;
+    }
+    let mut start = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(BYTES_LOOKED_AT).read_to_end(&mut start));
+    let text = start.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&start);
+    let mut tokens = text.iter().filter(|byte| !byte.is_ascii_whitespace());
+    // A file that cannot be read is reported when it is opened.
+    read.is_ok()
+        && match (tokens.next(), tokens.next()) {
+            (Some(b'['), Some(b'{' | b']') | None) | (None, _) => false,
+            (Some(_), _) => true,
+        }
+}
+
 /// How many subfolders are searched for data, and how many of them a message names.
 const SUBFOLDERS_MAX: usize = 100;
 const SUBFOLDERS_SHOWN_MAX: usize = 3;
@@ -83,7 +124,8 @@ pub(super) fn servable_subfolders(folder: &Path) -> Vec<String> {
     let paths = visible.map(|name| if folder == Path::new(".") { name.into() } else { folder.join(name) });
     let is_servable = |path: &PathBuf| {
         path.is_dir()
-            && (path.join(MANIFEST).is_file() || data_files(path).is_ok_and(|found| !found.files.is_empty()))
+            && (path.join(MANIFEST).is_file()
+                || data_files(path, Beside::Nothing).is_ok_and(|found| !found.files.is_empty()))
     };
     let mut servable: Vec<String> =
         paths.filter(is_servable).map(|path| path.display().to_string()).collect();

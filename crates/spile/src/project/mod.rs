@@ -46,7 +46,9 @@ use backends::build_backends;
 use databases::adopt_descriptions;
 pub(crate) use databases::shown_path;
 use declared::{declared_columns, table_options};
-use folder::{DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders};
+use folder::{
+    Beside, DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders,
+};
 pub use package::{PackageContents, PackedSource};
 use renamed::renamed_columns;
 pub use sources::Sources;
@@ -115,7 +117,7 @@ impl Project {
         let env_names = if server_file.is_some() { EnvNames::ServerFile } else { EnvNames::Spile };
         let version = server_file.as_ref().and_then(|file| file.version.clone());
         let name = server_file.and_then(|file| file.name).unwrap_or(name);
-        let DataFiles { files, irregular } = data_files(folder)?;
+        let DataFiles { files, irregular } = data_files(folder, Beside::of(author.as_ref()))?;
         match files.len() {
             0 if author.is_some() => {}
             0 => {
@@ -502,11 +504,17 @@ impl Project {
         scan: &mut Scan,
         use_of_manifest: ManifestUse,
     ) -> anyhow::Result<Option<Manifest>> {
-        let irregular = self.irregular.iter().map(|one| &one.path);
-        let stems: Vec<String> = files.iter().chain(irregular).map(|file| stem(file)).collect();
+        let (settings, irregular): (Vec<_>, Vec<_>) =
+            self.irregular.iter().partition(|one| one.kind == IrregularKind::Settings);
+        for one in settings {
+            let message = format!("`{}` is not served as data: it {}", file_name(&one.path), one.reason());
+            scan.diagnostics.push(Diagnostic::note(message));
+        }
+        let paths = irregular.iter().map(|one| &one.path);
+        let stems: Vec<String> = files.iter().chain(paths).map(|file| stem(file)).collect();
         let stems: Vec<&str> = stems.iter().map(String::as_str).collect();
         let source_names = names::collection_names(&stems);
-        for (one, name) in self.irregular.iter().zip(&source_names[files.len()..]) {
+        for (one, name) in irregular.iter().zip(&source_names[files.len()..]) {
             let display_name = file_name(&one.path);
             if one.kind == IrregularKind::Folder {
                 let message = format!("`{display_name}` is not served: it {}", one.reason());
@@ -616,7 +624,8 @@ impl Project {
         match &self.input {
             ProjectInput::Files(_) | ProjectInput::Database(_) => Ok(self),
             ProjectInput::Manifest(file) => {
-                let DataFiles { files, irregular } = data_files(&self.folder)?;
+                let DataFiles { files, irregular } =
+                    data_files(&self.folder, Beside::of(self.author.as_ref()))?;
                 if files.is_empty() {
                     bail!(
                         "`{}` is a manifest, and its folder has no data files; name the data to write a manifest for",

@@ -312,3 +312,26 @@ fn a_tool_without_arguments_says_so() {
     let called = project.run(&["call", "now", "id=1", "--unchecked", "--from", "."]);
     assert!(called.stderr.contains("this tool takes no arguments"), "{called}");
 }
+
+/// Settings of other programs, and values that code imports.
+#[test]
+fn json_without_rows_beside_code_is_not_data() {
+    let project = TestProject::new(&[
+        (
+            "tools/limit.ts",
+            b"import config from '../config.json';\n/** d */\nexport default () => config.limit;\n",
+        ),
+        ("config.json", b"\n{ \"limit\": 5 }\n"),
+        ("words.json", b"[\"a\", \"b\"]\n"),
+        ("biome.json", b"\xef\xbb\xbf{ \"linter\": { \"enabled\": true } }\n"),
+        ("people.json", b" [ { \"id\": 1, \"name\": \"Ada\" } ]\n"),
+    ]);
+    let output = project.run(&["check", "."]);
+    assert_eq!(output.code, Some(0), "{output}");
+    for file in ["config.json", "words.json", "biome.json"] {
+        let note = format!("`{file}` is not served as data: it is not an array of objects");
+        assert!(output.stdout.contains(&note), "{file}: {output}");
+    }
+    assert_eq!(project.run(&["call", "limit", "--from", "."]).stdout, "5\n");
+    assert!(project.run(&["call", "get_people", "id=1", "--from", "."]).stdout.contains("Ada"));
+}

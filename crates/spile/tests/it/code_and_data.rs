@@ -75,6 +75,7 @@ fn statements_read_with_bound_values() {
         "await ctx.sql`select customer from orders where customer = ${\"x' or '1'='1\"}`",
         "await ctx.sql`select ${null} as a, ${1.5} as b, ${'é'} as c`",
         "await ctx.sql`select id from orders limit ${1} offset ${1}`",
+        "await ctx.sql`select id, ${9007199254740993n} as big from orders where id = ${3n}`",
     ]);
     let expected = [
         json!([{"id": 1, "total": 9.5, "paid": true}, {"id": 3, "total": 4, "paid": false}]),
@@ -82,6 +83,7 @@ fn statements_read_with_bound_values() {
         json!([]),
         json!([{"a": null, "b": 1.5, "c": "é"}]),
         json!([{"id": 2}]),
+        json!([{"id": 3, "big": "9007199254740993"}]),
     ];
     for (seen, expected) in seen.iter().zip(expected) {
         assert_eq!(seen["is"], expected, "{seen}");

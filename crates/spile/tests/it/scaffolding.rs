@@ -83,6 +83,42 @@ fn nothing_is_overwritten() {
     assert_eq!(project.run(&["new", "unknown", "--template", "x"]).code, Some(2));
 }
 
+const USES_OF_TYPES: &[u8] = br#"
+type Customer = { email: string; plan: string };
+
+export default async (_: Record<string, never>, ctx: Spile.Context) => {
+  const customers = ctx.collection<Customer>("customers");
+  const page = await customers.list({ limit: 1 });
+  const { outcome, record } = await customers.update({ email: "lee@globex.test", plan: "free" });
+  const preview = await customers.update({ email: "lee@globex.test", plan: "ruby", dry_run: true });
+  const called = await ctx.tool<Customer>("lookup_customer", { email: "lee@globex.test" });
+  const failed = await ctx.tool("lookup_customer", { email: "nobody@acme.test" });
+  const [block] = failed.content;
+  const facts = {
+    page: page.items[0]?.email === "dana@acme.test" && page.truncated && page.nextCursor?.length! > 0 && page.total === 3,
+    update: outcome === "updated" && record.plan === "free",
+    preview: preview.dry_run === true && preview.record.plan === "ruby",
+    called: called.structuredContent?.plan === "free" && !called.isError,
+    failed: failed.isError === true && block?.type === "text" && block.text.includes("nobody"),
+  };
+  return { wrong: Object.entries(facts).filter(([, holds]) => !holds).map(([name]) => name) };
+};
+
+/** Both ways to refuse may be told apart, in any order. */
+export async function name(ctx: Spile.Context): Promise<string> {
+  const schema = { type: "object", properties: { name: { type: "string" } }, required: ["name"] };
+  const answer = await ctx.elicit<{ name: string }>("name", { message: "Name?", schema });
+  if (answer.action === "decline") return "nobody";
+  if (answer.action === "cancel") return "later";
+  return answer.content.name;
+}
+
+export async function groups(ctx: Spile.Context) {
+  const { items, groups_total } = await ctx.collection("customers").aggregate<{ plan: string; count: number }>({ group: ["plan"] });
+  return `${items[0]?.plan.length} ${groups_total.toFixed()}`;
+}
+"#;
+
 /// With the TypeScript compiler of the development cache. Without it this fails, because a skipped test proves nothing.
 #[test]
 fn the_types_describe_what_the_templates_use() {
@@ -96,6 +132,12 @@ fn the_types_describe_what_the_templates_use() {
     };
     let (is_ok, text) = check();
     assert!(is_ok, "{text}");
+    // What the compiler believes is what a call returns.
+    project.write("t/tools/uses.ts", USES_OF_TYPES);
+    let (is_ok, text) = check();
+    assert!(is_ok, "{text}");
+    let output = project.run(&["call", "uses", "--from", "t", "--yes", "--json"]);
+    assert!(output.stdout.contains(r#""structuredContent":{"wrong":[]}"#), "{output}");
     project
         .write("t/tools/wrong.ts", b"export default (args: {}, ctx: Spile.Context) => ctx.elict('a', 1);\n");
     let (is_ok, text) = check();

@@ -121,6 +121,11 @@ const CLASSES = [
   ["McpError", McpError],
   ["InvalidArguments", InvalidArguments],
 ];
+// Nobody reads more of an error, and nothing else bounds it.
+const ERROR_TEXT_CHARS_MAX = 8192,
+  ERROR_STACK_CHARS_MAX = 65536,
+  ERROR_DATA_CHARS_MAX = 1 << 20;
+const cut = (text, most) => toWellFormed(text.length > most ? `${slice(text, 0, most)}…` : text);
 const describeError = (error) => {
   const out = { class: "value", message: "", stack: "" };
   try {
@@ -133,18 +138,25 @@ const describeError = (error) => {
         for (const type of [TypeError, RangeError, SyntaxError, ReferenceError, EvalError, URIError])
           if (error instanceof type) out.class = type.name;
       if (error.constructor?.name === "InternalError") out.class = "InternalError";
-      out.name = toText(error.name);
-      out.message = toWellFormed(toText(error.message));
-      out.stack = toWellFormed(toText(error.stack ?? ""));
+      out.message = cut(toText(error.message), ERROR_TEXT_CHARS_MAX);
+      out.stack = cut(toText(error.stack ?? ""), ERROR_STACK_CHARS_MAX);
       if (out.class === "McpError") {
         out.code = error.code;
         if (error[REQUIRES] !== undefined) out.missing = error[REQUIRES];
         const data = error.data === undefined ? undefined : jsonStringify(error.data);
-        if (data !== undefined) out.data = data;
+        if (data !== undefined && data.length > ERROR_DATA_CHARS_MAX) {
+          out.class = "RangeError";
+          out.message = `McpError: \`data\` has more than ${ERROR_DATA_CHARS_MAX} characters`;
+        } else if (data !== undefined) out.data = data;
       }
-      if (out.class === "InvalidArguments") out.issues = error.issues;
-      if (out.class !== "McpError" && typeof error.code === "string") out.kind = toWellFormed(error.code);
-    } else out.message = toWellFormed(typeof error === "string" ? error : printable(error));
+      // The first one is what the caller hears of.
+      if (out.class === "InvalidArguments")
+        out.issues = error.issues.slice(0, 1).map(({ field, message }) => ({
+          field: cut(field, ERROR_TEXT_CHARS_MAX),
+          message: cut(message, ERROR_TEXT_CHARS_MAX),
+        }));
+      if (out.class !== "McpError" && typeof error.code === "string") out.kind = cut(error.code, ERROR_TEXT_CHARS_MAX);
+    } else out.message = cut(typeof error === "string" ? error : printable(error), ERROR_TEXT_CHARS_MAX);
   } catch {
     out.message ||= "an error that cannot be described";
   }

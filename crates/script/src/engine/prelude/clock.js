@@ -58,8 +58,16 @@ install(
 install(CallDate, "UTC", nativeUTC);
 install(globalThis, "Date", CallDate);
 
+// QuickJS leaves a date as it is where a part that is no number must make it invalid.
+const setTime = uncurry(PrimordialDate.prototype.setTime);
+const settingAll = (setPart) =>
+  function (...args) {
+    const ms = apply(setPart, this, args);
+    return ms === ms ? ms : setTime(this, NaN);
+  };
 for (const part of ["FullYear", "Month", "Date", "Hours", "Minutes", "Seconds", "Milliseconds", "Day"]) {
   for (const verb of part === "Day" ? ["get"] : ["get", "set"]) {
+    if (verb === "set") replaceMethod(PrimordialDate.prototype, `setUTC${part}`, settingAll);
     const utc = PrimordialDate.prototype[`${verb}UTC${part}`];
     replaceMethod(
       PrimordialDate.prototype,

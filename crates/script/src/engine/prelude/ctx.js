@@ -182,12 +182,14 @@ const collection = (name) => {
     },
   });
 };
+// JSON.stringify refuses big integers.
+const sqlValue = (value) => (typeof value === "bigint" ? { bigint: toText(value) } : (value ?? null));
 const sqlOn =
   (source) =>
   (parts, ...values) => {
     if (!isArray(parts?.raw))
       throw new PrimordialTypeError("ctx.sql: use it as a tag, as in ctx.sql`select … where id = ${id}`");
-    return effect("sql", { source, parts: [...parts], values: values.map((value) => value ?? null) });
+    return effect("sql", { source, parts: [...parts], values: values.map(sqlValue) });
   };
 // ctx.sql`…` on the only source, ctx.sql("name")`…` on one of several.
 const sql = (first, ...values) =>

@@ -28,7 +28,12 @@ const abandon = (number) => {
 const effect = (kind, args, abortSignal) =>
   new PrimordialPromise((resolve, reject) => {
     abortSignal?.throwIfAborted();
-    const number = issue(kind, args, resolve, reject);
+    // When the effect fails, nothing of the author's code is on the stack.
+    const site = new PrimordialError();
+    const number = issue(kind, args, resolve, (error) => {
+      install(error, "stack", site.stack);
+      reject(error);
+    });
     abortSignal?.addEventListener(
       "abort",
       () => {

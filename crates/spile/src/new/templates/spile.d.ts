@@ -58,8 +58,11 @@ declare namespace Spile {
       ...values: SqlValue[]
     ) => Promise<Row[]>;
 
-    /** Calls another tool of this server, with the same caller, policy and limits. */
-    tool<Result = Json>(name: string, args?: object): Promise<Result>;
+    /**
+     * Calls another tool of this server, with the same caller, policy and limits. An error of the tool is a result with
+     * `isError`.
+     */
+    tool<Structured = Json>(name: string, args?: object): Promise<ToolResult<Structured>>;
 
     /** Tells subscribed clients that a list or a resource has changed. */
     emit(event: "tools-changed" | "prompts-changed" | "resources-changed"): void;
@@ -108,7 +111,10 @@ declare namespace Spile {
 
   type LogLevel = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
 
-  type ElicitResult<T> = { action: "accept"; content: T } | { action: "decline" | "cancel"; content?: undefined };
+  type ElicitResult<T> =
+    | { action: "accept"; content: T }
+    | { action: "decline"; content?: undefined }
+    | { action: "cancel"; content?: undefined };
 
   type Capability =
     | "roots"
@@ -162,15 +168,41 @@ declare namespace Spile {
     remove(path: string): Promise<void>;
   }
 
-  /** The operations of a collection take and return what its tools do. */
+  interface ToolResult<Structured> {
+    content: Content[];
+    structuredContent?: Structured;
+    isError?: boolean;
+  }
+
+  /** The operations of a collection take the arguments of its tools and return their structured content. */
   interface Collection<Row> {
     get(args: object): Promise<Row>;
-    list(args?: object): Promise<{ items: Row[]; nextCursor?: string; truncated?: boolean }>;
-    search(args: object): Promise<{ items: Row[]; truncated?: boolean }>;
-    aggregate(args: object): Promise<{ groups: Json[] }>;
-    create(args: object): Promise<Row>;
-    update(args: object): Promise<Row>;
-    delete(args: object): Promise<Json>;
+    list(args?: object): Promise<Page<Row>>;
+    search(args: object): Promise<Page<Row>>;
+    aggregate<Group = Record<string, Json>>(
+      args: object,
+    ): Promise<{ items: Group[]; groups_total: number; truncated: boolean }>;
+    create(args: object): Promise<Written<Row>>;
+    update(args: object): Promise<Written<Row>>;
+    delete(args: object): Promise<Written<Row>>;
+  }
+
+  interface Page<Row> {
+    items: Row[];
+    truncated: boolean;
+    /** Pass it as `cursor` to get the next page. */
+    nextCursor?: string;
+    total?: number;
+  }
+
+  interface Written<Row> {
+    outcome: "created" | "updated" | "unchanged" | "deleted";
+    /** The record after the write, or the one that was deleted. */
+    record: Row;
+    /** Nothing was written: the call was a preview. */
+    dry_run?: true;
+    /** Nothing was written: an earlier call with the same `idempotency_key` did. */
+    replayed?: true;
   }
 
   type SqlValue = null | undefined | boolean | number | bigint | string;
