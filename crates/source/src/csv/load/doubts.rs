@@ -64,7 +64,7 @@ impl RowScanner<'_> {
                 let text = cell.text.trim();
                 if is_stand_in(text) && column.first.as_ref().is_none_or(|(_, first)| first.trim() == text) {
                     column.count += 1;
-                    column.first.get_or_insert_with(|| (*start, cell.text));
+                    column.first.get_or_insert((*start, cell.text));
                 } else if let Ok(value) = text.parse::<f64>() {
                     column.others += 1;
                     column.min = column.min.min(value);
