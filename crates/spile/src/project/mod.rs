@@ -16,6 +16,7 @@ mod known_facts;
 mod left_out;
 mod memory;
 pub(crate) mod not_found;
+mod opener;
 mod package;
 mod renamed;
 mod rest_sources;
@@ -49,6 +50,7 @@ use declared::{declared_columns, table_options};
 use folder::{
     Beside, DataFiles, IrregularFile, IrregularKind, data_files, non_empty_path, servable_subfolders,
 };
+use opener::SourceOpener;
 pub use package::{PackageContents, PackedSource};
 use renamed::renamed_columns;
 pub use sources::Sources;
@@ -672,72 +674,6 @@ enum ManifestUse {
     ForAuthor,
     /// Nobody sees it.
     ForServing,
-}
-
-/// Opens the sources of a project one after the other.
-struct SourceOpener<'s> {
-    reusable: &'s Sources,
-    sources: Sources,
-    loaded: Vec<LoadedSource>,
-    failures: Vec<SourceFailure>,
-    /// Says what databases look like that cannot be reached.
-    lock_file: Option<PathBuf>,
-}
-
-impl<'s> SourceOpener<'s> {
-    fn reusing(reusable: &'s Sources, lock_file: Option<PathBuf>) -> Self {
-        Self { reusable, sources: Sources::default(), loaded: Vec::new(), failures: Vec::new(), lock_file }
-    }
-
-    /// What the lock file says about a database.
-    fn locked_facts(&self, source: &str) -> Option<serde_json::Value> {
-        let lock = lock::read_lock(self.lock_file.as_ref()?).ok()??;
-        lock.databases.get(source).cloned()
-    }
-
-    /// Opens a source. While it is served, a source that has become unreadable keeps its last known facts, unless the
-    /// policy is to fail: its calls report the error, and everything else follows its files.
-    fn open(&mut self, spec: &SourceSpec<'_>, policy: SourceFailurePolicy) -> Result<(), Diagnostic> {
-        let loaded = match self.sources.open(self.reusable, spec) {
-            Err(error) if policy == SourceFailurePolicy::Skip => {
-                let failure = SourceFailure::of_source(spec, error.clone());
-                let stale = self.sources.open_stale(self.reusable, spec, failure.clone());
-                let locked = self.locked_facts(spec.name);
-                let known = || {
-                    let is_unreachable = error.code == Some(sources::UNREACHABLE);
-                    is_unreachable.then(|| self.sources.open_known(spec, locked, failure)).flatten()
-                };
-                match stale {
-                    Some(stale) => stale,
-                    None => known().ok_or(error)?,
-                }
-            }
-            result => result?,
-        };
-        self.loaded.push(loaded);
-        Ok(())
-    }
-
-    /// What the source that was opened last would better be read with.
-    fn assumed_of_last(&self, kind: SourceKind) -> Vec<AssumedTable> {
-        let last = self.loaded.last().filter(|last| last.stale.is_none());
-        last.map(|last| assumed::assumed_tables(kind, &last.facts)).unwrap_or_default()
-    }
-
-    /// Notes what the source that was opened last is read with.
-    fn note_assumed(&mut self, assumed: Vec<AssumedTable>) {
-        if let Some(last) = self.loaded.last_mut() {
-            assumed::add_notes(&mut last.facts, assumed);
-        }
-    }
-
-    /// Forgets the source that was opened before the last one: it is the same file, read in another way.
-    fn forget_last_but_one(&mut self) {
-        if let Some(at) = self.loaded.len().checked_sub(2) {
-            self.loaded.remove(at);
-            self.sources.forget_last_but_one();
-        }
-    }
 }
 
 /// Parses a manifest, and collects the names of the environment variables that it uses.
