@@ -22,6 +22,14 @@ pub fn repo_root() -> PathBuf {
 pub fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.current_dir(repo_root());
+    // What `cargo run` says about xtask. ring's build script watches these: everything above it would be compiled again
+    // whenever one command is run by xtask and the next from a shell.
+    for (name, _) in std::env::vars_os() {
+        let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_"];
+        if name.to_str().is_some_and(|name| of_package.iter().any(|prefix| name.starts_with(prefix))) {
+            cargo.env_remove(name);
+        }
+    }
     cargo
 }
 
