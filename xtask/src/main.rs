@@ -36,10 +36,12 @@ cargo xtask <command>
                             only compare them
   fuzz [TARGET] [--seconds N]
                             run one fuzz target, or all of them, N seconds each (default 600)
-  judges [kill|reload|refresh|sqlmap|page|tables|openapi] [--rounds N] [--seed N]
-                            checks that take too long for CI: kill -9 while writing, reloads under load,
-                            sqlmap on every argument of the examples, the page in a browser, Excel
-                            tables that grew as openpyxl reads them
+  judges [NAME] [--rounds N] [--seed N]
+                            checks that take too long for CI, all or one: `kill` (kill -9 while writing), `reload`
+                            (under load), `refresh` (processes that share a token), `gateway` (simulated), `tenants` (a
+                            million calls), `restarts` (databases that crash), `sqlmap` (every argument of the
+                            examples), `page` (in a browser), `tables` (Excel tables that grew, read by openpyxl),
+                            `openapi` (real documents)
   release [--no-profile]    build the binary as it is shipped; `release sizes` says what each part of it costs
   bench …                   compare speed; see `cargo xtask bench help`
   help                      print this text

@@ -15,7 +15,7 @@ pub(crate) struct ReadmeCommand {
     pub(crate) expected_output: String,
 }
 
-/// The commands in the `console` blocks of a document.
+/// The commands in the `console` blocks of a document. One with `<< 'END'` goes on to the line `END`.
 pub(crate) fn console_commands(document: &str) -> Vec<ReadmeCommand> {
     let mut steps: Vec<ReadmeCommand> = Vec::new();
     let mut inside = false;
@@ -23,6 +23,11 @@ pub(crate) fn console_commands(document: &str) -> Vec<ReadmeCommand> {
         match (inside, line) {
             (false, "```console") => inside = true,
             (true, "```") => inside = false,
+            (true, line) if steps.last().is_some_and(|step| in_here_document(&step.command)) => {
+                let step = steps.last_mut().expect("just looked at");
+                step.command.push('\n');
+                step.command.push_str(line);
+            }
             (true, line) => match (line.strip_prefix("$ "), steps.last_mut()) {
                 (Some(command), _) => {
                     steps.push(ReadmeCommand { command: command.into(), expected_output: String::new() });
@@ -37,6 +42,10 @@ pub(crate) fn console_commands(document: &str) -> Vec<ReadmeCommand> {
         }
     }
     steps
+}
+
+fn in_here_document(command: &str) -> bool {
+    command.contains("<< 'END'") && !command.ends_with("\nEND")
 }
 
 /// Columns may be wider or narrower than they were.
@@ -115,15 +124,28 @@ fn every_command_does_what_it_says() {
     for example in ["customers", "stock", "verbs"] {
         copy(&root.join("examples").join(example), &clone.path().join("examples").join(example));
     }
-    let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-    let here = |text: &str| text.replace("127.0.0.1:3333", &format!("127.0.0.1:{port}"));
+    // Both at once, so that they differ.
+    let listeners = [3333, 3334].map(|port| (port, TcpListener::bind("127.0.0.1:0").expect("a port")));
+    let ports =
+        listeners.map(|(port, listener)| (port, listener.local_addr().expect("an address").port()));
+    let here = |text: &str| {
+        ports.iter().fold(text.to_owned(), |text, (printed, port)| {
+            text.replace(&format!("127.0.0.1:{printed}"), &format!("127.0.0.1:{port}"))
+        })
+    };
+    let state = clone.path().join("state");
+    let shell = |command: &str| {
+        let mut shell = shell(command, clone.path());
+        shell.env("XDG_STATE_HOME", &state).env("XDG_CONFIG_HOME", &state);
+        shell
+    };
     let steps = console_commands(README);
     assert!(steps.len() >= 6, "the tour is gone");
     let mut serving = Vec::new();
     for ReadmeCommand { command, expected_output: printed } in &steps {
         let (command, printed) = (here(command), here(printed));
         if let Some(command) = command.strip_suffix('&') {
-            let mut child = shell(&format!("exec {command}"), clone.path());
+            let mut child = shell(&format!("exec {command}"));
             let mut child = child.stderr(Stdio::piped()).spawn().expect("a shell");
             let first = BufReader::new(child.stderr.take().expect("piped")).lines().next();
             serving.push(KillOnDrop(child));
@@ -131,7 +153,7 @@ fn every_command_does_what_it_says() {
             assert!(matches(printed.lines().next().expect("a banner"), &first), "{command}\n{first}");
             continue;
         }
-        let done = shell(&format!("({command}) 2>&1"), clone.path()).output().expect("a shell");
+        let done = shell(&format!("{{ {command}\n}} 2>&1")).output().expect("a shell");
         let got = String::from_utf8_lossy(&done.stdout);
         assert!(done.status.success(), "{command}\n{got}");
         assert!(matches(&printed, &got), "{command}\nexpected\n{printed}\ngot\n{got}");
