@@ -130,7 +130,16 @@ impl Dialect {
 
     /// One entry, as a file has it.
     pub fn parse_entry(self, entry: Node<'_>) -> Result<ServerEntry, EntryError> {
-        let fields = Fields { node: entry, syntax: self.syntax() };
+        self.parse_entry_with(entry, self.syntax())
+    }
+
+    /// One entry, with other variables than those of the files.
+    pub(super) fn parse_entry_with(
+        self,
+        entry: Node<'_>,
+        syntax: VariableSyntax,
+    ) -> Result<ServerEntry, EntryError> {
+        let fields = Fields { node: entry, syntax };
         if !entry.is_object() {
             return Err(EntryError("the entry is not an object".to_owned()));
         }

@@ -137,6 +137,16 @@ impl OAuthSettings {
         }))
     }
 
+    /// The files of this machine whose content is sent to get a token.
+    pub fn files(&self) -> impl Iterator<Item = &Template> {
+        let of_grant = match &self.grant {
+            None | Some(GrantSettings::ClientCredentials) => None,
+            Some(GrantSettings::WorkloadIdentity { assertion_file: file })
+            | Some(GrantSettings::Enterprise { id_token_file: file, .. }) => Some(file),
+        };
+        [self.client_secret_file.as_ref(), self.private_key_file.as_ref(), of_grant].into_iter().flatten()
+    }
+
     /// The files and addresses of the grant, by name: what the user approves.
     pub fn facts(&self) -> Vec<(&'static str, &str)> {
         let mut facts = Vec::new();

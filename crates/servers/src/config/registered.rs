@@ -1,8 +1,8 @@
 //! Servers that are registered while a program runs: the lowest scope, in memory, gone when the program ends.
 //!
 //! Whoever registers a server is not at this machine. So an entry has no variables, which would read this machine's
-//! environment, and it starts a program only where the owner of this machine allowed that. Where it may be is judged again
-//! when a connection is made: see `ManagerOptions::registered_reach`.
+//! environment, names none of its files, and starts a program only where the owner of this machine allowed that. Where it
+//! may be is judged again when a connection is made: see `ManagerOptions::registered_reach`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,6 +16,7 @@ use url::{Host, Url};
 
 use super::dialect::{Dialect, ParsedServer, check_name};
 use super::entry::{EntryTransport, ServerEntry};
+use super::template::VariableSyntax;
 use super::{ConfigScope, ConfigSource, Trust};
 
 /// What may be registered.
@@ -66,12 +67,12 @@ impl RegisteredServers {
             let reason = "the name contains a slash or a control character";
             return Err(RegisterError::Invalid(reason.to_owned()));
         }
-        if entry.raw().contains("${") {
+        if has_variable(entry) {
             let reason = "variables (`${…}`) are not replaced in a registered server; send the value itself";
             return Err(RegisterError::Invalid(reason.to_owned()));
         }
-        let entry =
-            Dialect::Spile.parse_entry(entry).map_err(|error| RegisterError::Invalid(error.to_string()))?;
+        let entry = Dialect::Spile.parse_entry_with(entry, VariableSyntax::Literal);
+        let entry = entry.map_err(|error| RegisterError::Invalid(error.to_string()))?;
         check_transport(&entry, rules)?;
         let mut servers = self.lock();
         if servers.len() >= SERVERS_MAX && !servers.contains_key(name) {
@@ -120,6 +121,14 @@ impl RegisteredServers {
     }
 }
 
+/// Whether a key or a value is written as one with a variable.
+fn has_variable(node: Node<'_>) -> bool {
+    let is_one = node.str().is_some_and(|text| text.contains("${"));
+    is_one
+        || node.elements().any(has_variable)
+        || node.members().any(|(key, value)| has_variable(key) || has_variable(value))
+}
+
 fn check_transport(entry: &ServerEntry, rules: RegistrationRules) -> Result<(), RegisterError> {
     let not_allowed = |reason: &str| Err(RegisterError::NotAllowed(reason.to_owned()));
     let remote = match &entry.transport {
@@ -140,6 +149,12 @@ fn check_transport(entry: &ServerEntry, rules: RegistrationRules) -> Result<(), 
     if !url.username().is_empty() || url.password().is_some() {
         return Err(invalid("`url` contains a name or a password; send them in `headers`".to_owned()));
     }
+    if remote.oauth.files().next().is_some() {
+        return not_allowed(
+            "a registered server may not name files of this machine in `oauth`; write it into a settings file, or send \
+             `clientSecret`",
+        );
+    }
     let address = match url.host() {
         Some(Host::Ipv4(ip)) => Some(IpAddr::V4(ip)),
         Some(Host::Ipv6(ip)) => Some(IpAddr::V6(ip)),
@@ -154,5 +169,56 @@ fn check_transport(entry: &ServerEntry, rules: RegistrationRules) -> Result<(), 
              started with `--register private`",
         ),
         Some(_) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use json::Json;
+
+    use super::*;
+
+    /// What `register` says to an entry of a remote caller; `None`: registered.
+    fn refusal(entry: &str) -> Option<String> {
+        let rules = RegistrationRules { allows_commands: true, reach: Reach::Anywhere };
+        let doc = Json::parse(entry).expect("JSON").to_doc();
+        RegisteredServers::default().register("x", doc.root(), rules).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_entry_reads_nothing_of_this_machine() {
+        for (entry, expected) in [
+            (r#"{"url":"https://a.example/${HOME}"}"#, Some("variables")),
+            (r#"{"url":"https://a.example/\u0024{HOME}"}"#, Some("variables")),
+            (r#"{"url":"https://a.example","headers":{"k":"\u0024\u007bHOME}"}}"#, Some("variables")),
+            (r#"{"url":"https://a.example","headers":{"\u0024{HOME}":"v"}}"#, Some("variables")),
+            (r#"{"command":"curl","args":["a","$\u007bHOME}"]}"#, Some("variables")),
+            (
+                r#"{"url":"https://a.example","oauth":{"clientId":"c","clientSecretFile":"/s"}}"#,
+                Some("files of this machine"),
+            ),
+            (
+                r#"{"url":"https://a.example","oauth":{"clientId":"c","grant":"client_credentials","privateKeyFile":"/s"}}"#,
+                Some("files of this machine"),
+            ),
+            (
+                r#"{"url":"https://a.example","oauth":{"clientId":"c","grant":"workload_identity","assertionFile":"/s"}}"#,
+                Some("files of this machine"),
+            ),
+            (
+                r#"{"url":"https://a.example","oauth":{"clientId":"c","grant":"enterprise","idpTokenEndpoint":"https://i.example","idTokenFile":"/s"}}"#,
+                Some("files of this machine"),
+            ),
+            (r#"{"url":"https://a.example/$HOME","headers":{"k":"$HOME {x}"}}"#, None),
+            (r#"{"url":"https://a.example","oauth":{"clientId":"c","clientSecret":"s"}}"#, None),
+        ] {
+            let got = refusal(entry);
+            match expected {
+                Some(expected) => {
+                    assert!(got.as_ref().is_some_and(|got| got.contains(expected)), "{entry}: {got:?}");
+                }
+                None => assert_eq!(got, None, "{entry}"),
+            }
+        }
     }
 }

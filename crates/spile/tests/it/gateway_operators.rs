@@ -134,6 +134,15 @@ fn what_may_not_be_registered_is_refused_with_the_reason() {
             400,
             "variables",
         ),
+        (
+            json!({"name": "x", "entry": {
+                "url": "https://mcp.example", "oauth": {
+                    "clientId": "me", "grant": "client_credentials", "clientSecretFile": "/etc/passwd"
+                }
+            }}),
+            403,
+            "files of this machine",
+        ),
         (json!({"name": "x", "entry": {"url": "http://127.0.0.1:1/mcp"}}), 403, "--register private"),
         (json!({"name": "x", "entry": {"url": "http://localhost:1/mcp"}}), 403, "--register private"),
         (json!({"name": "x", "entry": {"url": "http://10.0.0.7/mcp"}}), 403, "--register private"),

@@ -126,8 +126,7 @@ fn every_command_does_what_it_says() {
     }
     // Both at once, so that they differ.
     let listeners = [3333, 3334].map(|port| (port, TcpListener::bind("127.0.0.1:0").expect("a port")));
-    let ports =
-        listeners.map(|(port, listener)| (port, listener.local_addr().expect("an address").port()));
+    let ports = listeners.map(|(port, listener)| (port, listener.local_addr().expect("an address").port()));
     let here = |text: &str| {
         ports.iter().fold(text.to_owned(), |text, (printed, port)| {
             text.replace(&format!("127.0.0.1:{printed}"), &format!("127.0.0.1:{port}"))
