@@ -318,7 +318,7 @@ impl SearchFacts {
     }
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnFacts {
     /// The name in the source. May be blank, or the same as another column's.
     pub name: String,

@@ -49,6 +49,28 @@ impl ValueRef<'_> {
         }
     }
 
+    /// Passes what identifies the value to a digest: its type, its length and its content. Two different rows of the same length
+    /// never pass the same bytes, and a later build passes the same ones.
+    pub fn write_identity(self, part: &mut dyn FnMut(&[u8])) {
+        let integer;
+        let (tag, bytes): (u8, &[u8]) = match self {
+            Self::Null => (0, &[]),
+            Self::Integer(n) => {
+                integer = n.to_be_bytes();
+                (1, &integer)
+            }
+            Self::Real(n) => {
+                integer = n.to_bits().to_be_bytes();
+                (2, &integer)
+            }
+            Self::Text(text) => (3, text.as_bytes()),
+            Self::Blob(bytes) => (4, bytes),
+        };
+        part(&[tag]);
+        part(&(bytes.len() as u64).to_be_bytes());
+        part(bytes);
+    }
+
     fn storage_class(self) -> u8 {
         match self {
             Self::Null => 0,

@@ -84,6 +84,22 @@ impl FileStamp {
         }
     }
 
+    /// Passes what identifies the state of the file to a digest, as bytes that a later build passes, too.
+    pub fn write_identity(self, part: &mut dyn FnMut(&[u8])) {
+        let Self::Present { bytes, modified, changed, id } = self else { return part(b"missing") };
+        part(&bytes.to_be_bytes());
+        for time in [modified, changed] {
+            match time {
+                Some(time) => part(&time_bytes(time)),
+                None => part(&[]),
+            }
+        }
+        match id {
+            Some(FileId { device, inode }) => part(&[device.to_be_bytes(), inode.to_be_bytes()].concat()),
+            None => part(&[]),
+        }
+    }
+
     /// Whether a change at some time between `from` and `until` could leave this stamp as it is. Both are the same for
     /// one point in time.
     pub fn is_recent(self, from: SystemTime, until: SystemTime) -> bool {
@@ -97,6 +113,15 @@ impl FileStamp {
             is_after && is_before
         })
     }
+}
+
+/// Before or after 1970, and how long in seconds and nanoseconds.
+fn time_bytes(time: SystemTime) -> Vec<u8> {
+    let (is_before, distance) = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => (0, since),
+        Err(before) => (1, before.duration()),
+    };
+    [&[is_before][..], &distance.as_secs().to_be_bytes(), &distance.subsec_nanos().to_be_bytes()].concat()
 }
 
 /// Whether the file system does not count smaller units, as far as one can tell.
@@ -177,7 +202,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{FileChange, FileStamp, ReadStamp};
+    use super::{FileChange, FileId, FileStamp, ReadStamp};
 
     struct TestFile {
         folder: tempfile::TempDir,
@@ -224,6 +249,29 @@ mod tests {
             assert_eq!(recent.compare(current, later()), FileChange::Uncertain { is_settled: true });
             assert_eq!(recent.compare(current, written), FileChange::Uncertain { is_settled: false });
         }
+    }
+
+    #[test]
+    fn the_identity_of_a_state_is_written_byte_by_byte() {
+        let parts = |stamp: FileStamp| {
+            let mut parts = Vec::new();
+            stamp.write_identity(&mut |part| parts.push(part.to_vec()));
+            parts
+        };
+        let at = |seconds, nanos| Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos));
+        let before = SystemTime::UNIX_EPOCH.checked_sub(Duration::new(1, 2));
+        let id = Some(FileId { device: 3, inode: 4 });
+        let stamp = FileStamp::Present { bytes: 258, modified: at(1, 2), changed: before, id };
+        let expected: [&[u8]; 4] = [
+            &[0, 0, 0, 0, 0, 0, 1, 2],
+            &[0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2],
+            &[1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 2],
+            &[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 4],
+        ];
+        assert_eq!(parts(stamp), expected);
+        assert_eq!(parts(FileStamp::Missing), [b"missing"]);
+        let unknown = FileStamp::Present { bytes: 258, modified: None, changed: None, id: None };
+        assert_eq!(parts(unknown), [expected[0], &[], &[], &[]]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub struct RestOptions {
 }
 
 /// A collection as its author declares it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestCollection {
     pub name: String,
     pub endpoints: CollectionEndpoints,

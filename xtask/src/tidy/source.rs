@@ -39,7 +39,14 @@ const BANS: &[BannedWords] = &[
     },
 ];
 
+/// Words of a file that identifies things by their bytes.
+const IDENTITY_WORDS: &[&str] =
+    &["digest::", "digest_parts", "SHA256", "hmac::", "ImportId", "write_identity", "fingerprint"];
+const DEBUG_TEXT_HINT: &str = "a name in this file would become part of an identity (ADR 0053): write bytes, names of your own, or a \
+                               type that is compared; for people, `Display`";
+
 pub fn check(file: &File, problems: &mut Vec<String>) {
+    check_identities(file, problems);
     let bans: Vec<&BannedWords> = BANS.iter().filter(|ban| (ban.applies_to)(&file.path)).collect();
     if bans.is_empty() || is_test(&file.path) {
         return;
@@ -49,6 +56,24 @@ pub fn check(file: &File, problems: &mut Vec<String>) {
             if let Some(word) = ban.words.iter().find(|word| has_word(line, word)) {
                 problems.push(format!("{}:{number}: `{word}`: {}", file.path, ban.hint));
             }
+        }
+    }
+}
+
+/// Finds debug text in files that compute digests: it changes with a rename and with the compiler, and what it identified is not found
+/// any more. Whole files, because a text is often made some lines before it is digested.
+fn check_identities(file: &File, problems: &mut Vec<String>) {
+    if !is_product(&file.path) || is_test(&file.path) || !file.path.ends_with(".rs") {
+        return;
+    }
+    let lines = || code_lines(&file.text);
+    if !lines().any(|(_, line)| IDENTITY_WORDS.iter().any(|word| has_word(line, word))) {
+        return;
+    }
+    for (number, line) in lines().filter(|(_, line)| line.contains(":?}") || line.contains(":#?}")) {
+        // What ends the program is read by people alone.
+        if !line.contains("panic!(") {
+            problems.push(format!("{}:{number}: `{}`: {DEBUG_TEXT_HINT}", file.path, line.trim()));
         }
     }
 }
@@ -180,6 +205,19 @@ mod tests {
         assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = std::sync::mpsc::channel();\n"), 1);
         assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = mpsc::channel(16);\n"), 0);
         assert_eq!(problems("crates/transport/src/sse.rs", "let (a, b) = oneshot::channel();\n"), 0);
+    }
+
+    #[test]
+    fn debug_text_is_no_identity() {
+        let (path, digest) = ("crates/host/src/key.rs", "use ring::digest::{SHA256, digest};\n");
+        let text = "let key = format!(\"{location}\\0{kind:?}\");\n";
+        assert_eq!(problems(path, &format!("{digest}{text}")), 1);
+        assert_eq!(problems(path, &format!("{digest}let x = format!(\"{{:#?}}\", y);\n")), 1);
+        assert_eq!(problems(path, &format!("fn fingerprint() {{}}\n{text}")), 1);
+        assert_eq!(problems(path, text), 0, "it identifies nothing");
+        assert_eq!(problems("crates/host/tests/it/key.rs", &format!("{digest}{text}")), 0);
+        let tests = format!("{digest}#[cfg(test)]\nmod tests {{\n    {text}}}\n");
+        assert_eq!(problems(path, &tests), 0);
     }
 
     #[test]

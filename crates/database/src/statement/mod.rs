@@ -4,6 +4,7 @@
 //! runs in a read-only transaction that is rolled back, so that nothing it may have set stays. One that writes runs in one
 //! transaction with its idempotency record, and what it changed is counted before it is kept.
 
+mod rows_digest;
 mod text;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::operand::time_text;
 use crate::pool::Pool;
 use crate::write::{OpenTransaction, change_error};
 
+use rows_digest::RowsDigest;
 pub(crate) use text::{StatementText, Syntax};
 
 /// What a database says about a statement without running it.
@@ -319,11 +321,13 @@ impl StatementTransaction for RunningStatement<'_> {
     ) -> Result<ChangeSummary, WriteError> {
         let statement = self.statement;
         let before = self.changed_so_far()?;
-        let mut digest = ring::digest::Context::new(&ring::digest::SHA256);
+        // A larger change is rejected anyway.
+        let rows_max = usize::try_from(statement.changes_max).unwrap_or(usize::MAX).saturating_add(1);
+        let mut digest = (capture == CaptureMode::RowDigest).then(|| RowsDigest::new(rows_max));
         let (mut flow, mut mismatch) = (RowFlow::Continue, None);
         let ran = self.transaction.run(&statement.sql(arguments), &mut |values| {
-            if capture == CaptureMode::RowDigest {
-                digest.update(format!("{values:?}").as_bytes());
+            if let Some(digest) = &mut digest {
+                digest.add(values);
             }
             match statement.chosen(values) {
                 Ok(chosen) if flow == RowFlow::Continue => flow = row(&chosen),
@@ -346,12 +350,7 @@ impl StatementTransaction for RunningStatement<'_> {
         if rows > statement.changes_max {
             return Err(WriteError::TooManyRows { rows, max: statement.changes_max });
         }
-        let digest = (capture == CaptureMode::RowDigest).then(|| {
-            let mut out = [0; 32];
-            out.copy_from_slice(digest.finish().as_ref());
-            out
-        });
-        Ok(ChangeSummary { rows, digest })
+        Ok(ChangeSummary { rows, digest: digest.map(RowsDigest::finish) })
     }
 }
 

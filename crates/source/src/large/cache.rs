@@ -17,7 +17,7 @@ const BYTES_MAX: u64 = 50 << 30;
 /// An unused database is removed after this time.
 const AGE_MAX: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Part of every id: another version of the import has other databases.
-const FORMAT_VERSION: &[u8] = b"spile import 1";
+const FORMAT_VERSION: &[u8] = b"spile import 2";
 
 #[derive(Debug, Clone)]
 pub(crate) struct ImportCache {

@@ -2,7 +2,6 @@
 //!
 //! When the file changes, it is imported again in the background while reads still see the old rows. It cannot be written.
 
-use std::fmt::Debug;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,9 +70,12 @@ pub(crate) trait LargeFormat: Send + Sync + 'static {
 }
 
 /// How a column is imported. Columns with equal plans are imported in the same way.
-pub(crate) trait ImportPlan: Clone + PartialEq + Debug + Send + Sync + 'static {
+pub(crate) trait ImportPlan: Clone + PartialEq + Send + Sync + 'static {
     /// The position of the column in the file.
     fn position(&self) -> usize;
+
+    /// Passes what identifies the plan to a digest: all of it, because an import with another plan has other rows.
+    fn write_identity(&self, part: &mut dyn FnMut(&[u8]));
 }
 
 pub(crate) struct LargeFile<F: LargeFormat> {
@@ -186,11 +188,9 @@ impl<F: LargeFormat> LargeFile<F> {
     /// The import with these columns: made now, unless it is there.
     fn import(&self, stamp: FileStamp, table: &F::Table, plan: &[F::Column]) -> Result<Imported, F::Error> {
         let id = ImportId::new(&self.path, |part| {
-            part(format!("{stamp:?}").as_bytes());
+            stamp.write_identity(part);
             self.format.write_interpretation(table, part);
-            for column in plan {
-                part(format!("{column:?}").as_bytes());
-            }
+            plan.iter().for_each(|column| column.write_identity(part));
         });
         // The cache knows errors of sources only.
         let mut failure = None;

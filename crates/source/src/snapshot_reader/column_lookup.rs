@@ -12,6 +12,15 @@ pub(crate) enum Requirement {
 }
 
 impl Requirement {
+    /// For the keys of imports, which outlive the process.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Key => 0,
+            Self::Value => 1,
+            Self::Optional => 2,
+        }
+    }
+
     pub(crate) fn of(is_key: bool, nullable: bool) -> Self {
         match (is_key, nullable) {
             (true, _) => Self::Key,

@@ -23,8 +23,8 @@ use super::profile::TableColumnProfile;
 use super::table::{ColumnFindings, StoredValue};
 use crate::key_index::{KeyCandidate, find_key_column};
 use crate::large::{
-    ImportAffinity, ImportColumn, ImportPlan, ImportValue, LargeFile, LargeFormat, NOTE, READ_ONLY_REASON,
-    TableImport, open_file,
+    ImportAffinity, ImportColumn, ImportPlan, ImportValue, LargeFile, LargeFormat, NOTE, PlanIdentity,
+    READ_ONLY_REASON, TableImport, open_file,
 };
 use crate::snapshot_reader::CowValue;
 use crate::snapshot_reader::column_lookup::Requirement;
@@ -119,6 +119,20 @@ struct RowColumnPlan {
 impl ImportPlan for RowColumnPlan {
     fn position(&self) -> usize {
         self.position
+    }
+
+    fn write_identity(&self, part: &mut dyn FnMut(&[u8])) {
+        let Self { position, name, data_type, mixed, null_texts, format, requirement } = self;
+        PlanIdentity {
+            position: *position,
+            name,
+            data_type: *data_type,
+            mixed: *mixed,
+            null_texts,
+            format: format.as_ref(),
+            requirement: *requirement,
+        }
+        .write(part);
     }
 }
 

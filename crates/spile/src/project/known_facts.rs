@@ -13,8 +13,9 @@ use contract::source::{
     ColumnFacts, ForeignKey, SearchFacts, SourceFacts, StatementFacts, TableFacts, WordIndex, WordMatching,
     WriteCapabilities, WriteSupport,
 };
-use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
+use spile_core::text::hex;
+use state::keyring::digest_parts;
 
 use super::memory;
 
@@ -91,10 +92,19 @@ fn read_statement(value: &Value) -> Option<StatementFacts> {
 fn file(location: &str, settings: &SourceSettings, sql: &str) -> Option<PathBuf> {
     let SourceSettings::Database(settings) = settings else { return None };
     let has_callers = settings.identity.as_ref().map(|identity| identity.role_from.is_some());
-    let key = format!("{location}\0{}\0{has_callers:?}\0{sql}", settings.schemas.join("\0"));
-    let digest = digest(&SHA256, key.as_bytes());
-    let name: String = digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    Some(memory::cache_folder("databases").join(format!("{name}.json")))
+    let digest = file_digest(location, &settings.schemas, has_callers, sql);
+    Some(memory::cache_folder("databases").join(format!("{}.json", hex(&digest[..16]))))
+}
+
+fn file_digest(location: &str, schemas: &[String], has_callers: Option<bool>, sql: &str) -> [u8; 32] {
+    let callers: &[u8] = match has_callers {
+        None => b"none",
+        Some(false) => b"settings",
+        Some(true) => b"roles",
+    };
+    let mut parts = vec![location.as_bytes(), sql.as_bytes(), callers];
+    parts.extend(schemas.iter().map(String::as_bytes));
+    digest_parts(&parts)
 }
 
 /// Replaces the file if its content is another one. That it cannot be written matters only to a later start.
@@ -312,6 +322,22 @@ mod tests {
             read_table(&write_table(&view)).expect("a table").read_only_reason(),
             Some("it is a view")
         );
+    }
+
+    #[test]
+    fn a_database_has_the_same_file_in_every_build() {
+        let schemas = ["public".to_owned(), "shop".to_owned()];
+        let all = [
+            file_digest("postgres://ada@db/shop", &schemas, None, ""),
+            file_digest("postgres://ada@db/shop", &schemas[..1], None, ""),
+            file_digest("postgres://ada@db/shop", &schemas[..1], None, "shop"),
+            file_digest("postgres://ada@db/shop", &schemas, Some(false), ""),
+            file_digest("postgres://ada@db/shop", &schemas, Some(true), ""),
+        ];
+        assert_eq!(hex(&all[0][..16]), "f368de63e01ff4a6ea6ea9c8bd56daba");
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[..at].contains(one), "the file of case {at}");
+        }
     }
 
     #[test]

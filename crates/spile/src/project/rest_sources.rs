@@ -45,10 +45,17 @@ impl<'m> DeclaredApi<'m> {
         self.requests.iter().map(|(name, fields)| ((*name).to_owned(), options(fields))).collect()
     }
 
-    /// Differs for every declaration that the source is opened with.
-    pub(super) fn fingerprint(&self) -> String {
-        format!("{:?} {:?}", self.collections(), self.requests())
+    /// What the source is opened with.
+    pub(super) fn declaration(&self) -> ApiDeclaration {
+        ApiDeclaration { collections: self.collections(), requests: self.requests() }
     }
+}
+
+/// Differs for every declaration that a source is opened with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ApiDeclaration {
+    collections: Vec<RestCollection>,
+    requests: Vec<(String, TableOptions)>,
 }
 
 fn rest_collection(declared: &manifest::Collection) -> RestCollection {

@@ -192,8 +192,7 @@ struct SourceKey {
     tables: TablesOptions,
     backups: BackupPolicy,
     is_large: bool,
-    /// Differs for every declaration of an API.
-    rest: String,
+    rest: Option<rest_sources::ApiDeclaration>,
 }
 
 impl Sources {
@@ -459,7 +458,7 @@ impl SourceKey {
             tables: tables_options(spec),
             backups: spec.backups,
             is_large: spec.is_large(),
-            rest: spec.rest.as_ref().map(rest_sources::DeclaredApi::fingerprint).unwrap_or_default(),
+            rest: spec.rest.as_ref().map(rest_sources::DeclaredApi::declaration),
         }
     }
 }

@@ -206,7 +206,7 @@ impl AccessTokens {
             .map(|(grant, chars)| {
                 let whose = match is_single {
                     true => String::new(),
-                    false => format!(" of {:?}", grant.principal.display_name()),
+                    false => format!(" of `{}`", grant.principal.display_name()),
                 };
                 format!(
                     "the bearer token{whose} has only {} and can be guessed; \

@@ -24,8 +24,8 @@ use super::view::is_null;
 use super::{Options, facts, shown_columns};
 use crate::key_index::{KeyCandidate, find_key_column};
 use crate::large::{
-    ImportAffinity, ImportColumn, ImportPlan, ImportValue, LargeFile, LargeFormat, NOTE, READ_ONLY_REASON,
-    TableImport, stored_value,
+    ImportAffinity, ImportColumn, ImportPlan, ImportValue, LargeFile, LargeFormat, NOTE, PlanIdentity,
+    READ_ONLY_REASON, TableImport, stored_value,
 };
 use crate::snapshot_reader::column_lookup::{self, Requirement};
 use profile::{LargeTable, SampleSize};
@@ -53,6 +53,20 @@ struct ColumnPlan {
 impl ImportPlan for ColumnPlan {
     fn position(&self) -> usize {
         self.position
+    }
+
+    fn write_identity(&self, part: &mut dyn FnMut(&[u8])) {
+        let Self { position, name, data_type, null_texts, format, requirement } = self;
+        PlanIdentity {
+            position: *position,
+            name,
+            data_type: *data_type,
+            mixed: false,
+            null_texts,
+            format: format.as_ref(),
+            requirement: *requirement,
+        }
+        .write(part);
     }
 }
 

@@ -103,16 +103,7 @@ impl CapturedChanges {
 }
 
 pub(crate) fn digest_value(digest: &mut digest::Context, cell: ValueRef<'_>) {
-    let (tag, bytes): (u8, &[u8]) = match &cell {
-        ValueRef::Null => (0, &[]),
-        ValueRef::Integer(n) => (1, &n.to_be_bytes()),
-        ValueRef::Real(n) => (2, &n.to_bits().to_be_bytes()),
-        ValueRef::Text(text) => (3, text.as_bytes()),
-        ValueRef::Blob(bytes) => (4, bytes),
-    };
-    digest.update(&[tag]);
-    digest.update(&(bytes.len() as u64).to_be_bytes());
-    digest.update(bytes);
+    cell.write_identity(&mut |bytes| digest.update(bytes));
 }
 
 pub(crate) fn finish_digest(digest: digest::Context) -> [u8; 32] {

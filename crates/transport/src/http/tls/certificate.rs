@@ -89,7 +89,7 @@ impl CertificateBytes {
                 file_error(&files.cert, "the certificate is damaged; have it issued again")
             }
             Error::InvalidCertificate(reason) => {
-                file_error(&files.cert, format!("not a usable certificate: {reason:?}"))
+                file_error(&files.cert, format!("not a usable certificate: {reason}"))
             }
             _ => file_error(&files.key, "not a usable key: damaged, or neither RSA nor ECDSA nor Ed25519"),
         })
