@@ -1,7 +1,7 @@
 //! The providers of a server, and how they change while it runs.
 //!
-//! Each provider has a slot. A change of one provider compiles its changed tools on the thread that reported the change,
-//! outside every lock; then a new registry, which shares everything else with the old one, replaces it.
+//! Each provider has a slot. A change of one provider compiles its changed tools, also those of each role, on the thread that
+//! reported the change, outside every lock; then a new registry, which shares everything else with the old one, replaces it.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -10,7 +10,10 @@ use spile_core::{Catalog, CatalogChange, ChangeListener, ItemKind, Provider, Wat
 use wire::ListKind;
 
 use crate::connection_state::ReplyChannel;
-use crate::registry::{CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig, UnservedItem};
+use crate::registry::{
+    CallRoute, CompiledCatalog, ProviderSlot, Registry, RegistryConfig, ServerRoles, SlotViews, UnservedItem,
+    add_views,
+};
 use crate::server::{CallerIdentity, ProviderSet, ReloadOutcome, Server};
 
 impl Server {
@@ -131,7 +134,7 @@ impl Server {
         let id = self.counters.slots.fetch_add(1, Ordering::Relaxed);
         let compiled =
             Arc::new(CompiledCatalog::new(&name, &provider, previous, &self.counters.tools_compiled));
-        ProviderSlot { id, name, provider, compiled, is_base }
+        ProviderSlot { id, name, provider, compiled, views: None, is_base }
     }
 
     /// Builds a registry from the current one and serves it. `None` if `change` has nothing to change.
@@ -139,13 +142,7 @@ impl Server {
         self: &Arc<Self>,
         change: impl Fn(&Registry) -> Option<(Vec<ProviderSlot>, RegistryConfig)>,
     ) -> Option<(Arc<Registry>, Arc<Registry>)> {
-        let guard = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let old = self.registry();
-        let (slots, config) = change(&old)?;
-        let new = Arc::new(Registry::new(slots, config, Some(&old), &self.counters.tools_compiled));
-        self.reads_request_heads.store(new.reads_request_heads(), Ordering::Relaxed);
-        *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
-        drop(guard);
+        let (old, new) = self.join_slots(change)?;
         for UnservedItem { provider, kind, name, reason } in
             new.unserved.iter().filter(|item| !old.unserved.contains(item))
         {
@@ -163,6 +160,33 @@ impl Server {
             self.attach(&new, slot);
         }
         Some((old, new))
+    }
+
+    /// Compiles what roles see of changed slots before it takes the lock. If there are other roles by then, it compiles again.
+    fn join_slots(
+        &self,
+        change: impl Fn(&Registry) -> Option<(Vec<ProviderSlot>, RegistryConfig)>,
+    ) -> Option<(Arc<Registry>, Arc<Registry>)> {
+        let mut prepared: Vec<Arc<SlotViews>> = Vec::new();
+        loop {
+            let guard = self.swap_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let old = self.registry();
+            let (mut slots, config) = change(&old)?;
+            let roles = ServerRoles::of(&slots);
+            if let Some(roles) = &roles {
+                let missing = add_views(&mut slots, roles, &prepared);
+                if !missing.is_empty() {
+                    drop(guard);
+                    let views = |slot| SlotViews::new(slot, roles, &old, &self.counters.tools_compiled);
+                    prepared.extend(missing.iter().map(|slot| Arc::new(views(slot))));
+                    continue;
+                }
+            }
+            let new = Arc::new(Registry::new(slots, config, roles));
+            self.reads_request_heads.store(new.reads_request_heads(), Ordering::Relaxed);
+            *self.registry.write().unwrap_or_else(PoisonError::into_inner) = new.clone();
+            return Some((old, new));
+        }
     }
 
     /// Listens to the changes of a new provider, and repeats the watches that its predecessor had.

@@ -234,12 +234,7 @@ impl Server {
             tasks: Tasks::default(),
             counters: Counters::default(),
             sessions: Sessions::default(),
-            registry: RwLock::new(Arc::new(Registry::new(
-                Vec::new(),
-                registry_config,
-                None,
-                &AtomicU64::new(0),
-            ))),
+            registry: RwLock::new(Arc::new(Registry::new(Vec::new(), registry_config, None))),
             swap_lock: Mutex::default(),
             last_reload: Mutex::default(),
             source_health: Mutex::default(),

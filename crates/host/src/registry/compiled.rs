@@ -52,6 +52,20 @@ impl<'c> SchemaCache<'c> {
     }
 }
 
+/// The tools of an earlier catalog.
+struct EntriesByName<'c>(HashMap<&'c str, &'c Arc<ToolEntry>, foldhash::quality::RandomState>);
+
+impl<'c> EntriesByName<'c> {
+    fn new(catalog: Option<&'c CompiledCatalog>) -> Self {
+        let tools = catalog.into_iter().flat_map(|catalog| &catalog.tools);
+        Self(tools.map(|tool| (&*tool.compiled.definition.name, tool)).collect())
+    }
+
+    fn find(&self, tool: &Tool) -> Option<&'c Arc<ToolEntry>> {
+        self.0.get(&*tool.name).copied()
+    }
+}
+
 /// An item of a catalog that cannot be served. Its neighbours are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnservedItem {
@@ -130,21 +144,41 @@ impl CompiledCatalog {
         previous: Option<&Self>,
         compilations: &AtomicU64,
     ) -> Self {
+        Self::compile(name, provider, previous, None, compilations)
+    }
+
+    /// What a role sees of a provider. Its calls count with those of the `whole` catalog; tools that differ from it are
+    /// compiled, unless `known`, what the role saw before, has them.
+    pub(crate) fn of_role(
+        name: &Arc<str>,
+        provider: &Arc<dyn Provider>,
+        whole: &Self,
+        known: Option<&Self>,
+        compilations: &AtomicU64,
+    ) -> Self {
+        Self::compile(name, provider, Some(whole), known, compilations)
+    }
+
+    fn compile(
+        name: &Arc<str>,
+        provider: &Arc<dyn Provider>,
+        previous: Option<&Self>,
+        also_known: Option<&Self>,
+        compilations: &AtomicU64,
+    ) -> Self {
         let catalog = provider.catalog();
         let shared_limit = catalog.rate_limit.map(|rate| {
             SharedLimit::new_or_reuse(rate, previous.and_then(|previous| previous.shared_limit.as_ref()))
         });
-        let mut known: HashMap<&str, &Arc<ToolEntry>, foldhash::quality::RandomState> = HashMap::default();
-        if let Some(previous) = previous {
-            known.extend(previous.tools.iter().map(|tool| (&*tool.compiled.definition.name, tool)));
-        }
+        let (known, also_known) = (EntriesByName::new(previous), EntriesByName::new(also_known));
         let checks_output = !provider.guarantees_output_schemas();
         let mut tools = Vec::with_capacity(catalog.tools.len());
         let mut unserved = Vec::new();
         let mut schemas = SchemaCache::default();
         for tool in &catalog.tools {
-            let known = known.get(&*tool.name).copied();
-            let compiled = match known.filter(|entry| entry.compiled.definition == *tool) {
+            let known = known.find(tool);
+            let mut same = [known, also_known.find(tool)].into_iter().flatten();
+            let compiled = match same.find(|entry| entry.compiled.definition == *tool) {
                 Some(entry) => entry.compiled.clone(),
                 None => {
                     compilations.fetch_add(1, Ordering::Relaxed);

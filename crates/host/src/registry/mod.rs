@@ -6,7 +6,6 @@ mod roles;
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use hashbrown::HashMap;
 use spile_core::{
@@ -20,6 +19,7 @@ pub use self::compiled::UnservedItem;
 pub(crate) use self::compiled::{CompiledCatalog, ToolEntry};
 use self::pages::{PageCache, ViewPages};
 use self::roles::RoleRegistries;
+pub(crate) use self::roles::{ServerRoles, SlotViews, add_views};
 use crate::uri_pattern::UriPattern;
 use state::keyring::digest_parts;
 
@@ -69,6 +69,8 @@ pub(crate) struct ProviderSlot {
     pub(crate) name: Arc<str>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) compiled: Arc<CompiledCatalog>,
+    /// What each role sees of it; `None` if there are no roles.
+    pub(crate) views: Option<Arc<SlotViews>>,
     /// Whether it belongs to the set that [`Server::swap`](crate::Server::swap) replaces.
     pub(crate) is_base: bool,
 }
@@ -103,17 +105,10 @@ pub(crate) enum CallRoute<'r> {
 }
 
 impl Registry {
-    /// Joins compiled catalogs, for all callers and for each role. What is the same as in `previous` is not compiled again.
-    pub(crate) fn new(
-        slots: Vec<ProviderSlot>,
-        config: RegistryConfig,
-        previous: Option<&Self>,
-        compilations: &AtomicU64,
-    ) -> Self {
+    /// Joins compiled catalogs, for all callers and for each role. Of a slot without a view for a role, the role sees nothing.
+    pub(crate) fn new(slots: Vec<ProviderSlot>, config: RegistryConfig, roles: Option<ServerRoles>) -> Self {
         let mut registry = Self::build(slots, config);
-        if let Some(roles) = registry.slots.iter().find_map(|slot| slot.provider.roles()) {
-            registry.roles = Some(RoleRegistries::new(&registry, roles, previous, compilations));
-        }
+        registry.roles = roles.map(|roles| RoleRegistries::new(&registry, roles));
         registry
     }
 
@@ -418,6 +413,11 @@ impl Registry {
             Some(at) => CallRoute::Provider(&self.slots[at.slot].provider),
             None => CallRoute::ResourceProviders(&self.resource_providers),
         }
+    }
+
+    /// What a role sees, if there is one of this name.
+    fn of_role(&self, name: &str) -> Option<&Self> {
+        self.role_registries().iter().find(|one| one.role.as_deref() == Some(name)).map(|one| &**one)
     }
 
     fn role_registries(&self) -> &[Arc<Self>] {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use spile_core::{CallerRoles, Principal, RoleView};
+use spile_core::{CallerRoles, Principal, Provider, RoleView};
 
 use super::{CompiledCatalog, ProviderSlot, Registry};
 use crate::uri_pattern::UriPattern;
@@ -17,30 +17,126 @@ pub(super) struct RoleRegistries {
     none: Arc<Registry>,
 }
 
-impl RoleRegistries {
-    /// `previous` is reused where a provider is the same.
-    pub(super) fn new(
-        whole: &Registry,
-        roles: Arc<dyn CallerRoles>,
-        previous: Option<&Registry>,
+/// What each role sees of one provider.
+pub(crate) struct SlotViews {
+    /// What the views were made of: with other roles, or another catalog, they are not true any more.
+    of: RoleSet,
+    whole: Arc<CompiledCatalog>,
+    /// One for each role, in order; `None`: the role sees nothing of the provider.
+    views: Vec<Option<SlotView>>,
+}
+
+struct SlotView {
+    provider: Arc<dyn Provider>,
+    compiled: Arc<CompiledCatalog>,
+    withheld: Vec<UriPattern>,
+}
+
+/// The roles of a server: those of the first provider that knows any.
+#[derive(Clone)]
+pub(crate) struct ServerRoles {
+    roles: Arc<dyn CallerRoles>,
+    set: RoleSet,
+}
+
+/// Which roles there are. A provider that replaces another one may grant them other items under the same names.
+#[derive(Clone, PartialEq, Eq)]
+struct RoleSet {
+    slot_id: u64,
+    names: Arc<[Box<str>]>,
+}
+
+impl ServerRoles {
+    pub(crate) fn of(slots: &[ProviderSlot]) -> Option<Self> {
+        let (slot_id, roles) = slots.iter().find_map(|slot| Some((slot.id, slot.provider.roles()?)))?;
+        let names = roles.names().into_iter().map(Into::into).collect();
+        Some(Self { roles, set: RoleSet { slot_id, names } })
+    }
+}
+
+impl SlotViews {
+    /// Asks the provider what each role sees, and compiles it. A tool that the whole catalog, or the same role before, has with the
+    /// same definition is not compiled again.
+    pub(crate) fn new(
+        slot: &ProviderSlot,
+        roles: &ServerRoles,
+        previous: &Registry,
         compilations: &AtomicU64,
     ) -> Self {
-        let config = &whole.config;
-        let registries = roles.names().into_iter().enumerate().map(|(index, role)| {
-            let previous = previous.and_then(|previous| previous.roles.as_ref()?.registries.get(index));
-            let mut withheld = Vec::new();
-            let mut slots = Vec::new();
-            for slot in &whole.slots {
-                let previous = previous.and_then(|one| one.slots.iter().find(|known| known.id == slot.id));
-                slots.extend(role_slot(slot, role, previous, compilations, &mut withheld));
+        let view = |role: &str| SlotView::new(slot, role, previous.of_role(role), compilations);
+        Self {
+            views: roles.set.names.iter().map(|role| view(role)).collect(),
+            of: roles.set.clone(),
+            whole: slot.compiled.clone(),
+        }
+    }
+
+    fn are_of(&self, slot: &ProviderSlot, roles: &ServerRoles) -> bool {
+        Arc::ptr_eq(&self.whole, &slot.compiled) && self.of == roles.set
+    }
+}
+
+/// Uses `prepared` where a slot has no views for these roles. Returns the slots for which there are none.
+pub(crate) fn add_views(
+    slots: &mut [ProviderSlot],
+    roles: &ServerRoles,
+    prepared: &[Arc<SlotViews>],
+) -> Vec<ProviderSlot> {
+    let mut missing = Vec::new();
+    for slot in slots {
+        if slot.views.as_ref().is_some_and(|views| views.are_of(slot, roles)) {
+            continue;
+        }
+        slot.views = prepared.iter().find(|views| views.are_of(slot, roles)).cloned();
+        if slot.views.is_none() {
+            missing.push(slot.clone());
+        }
+    }
+    missing
+}
+
+impl SlotView {
+    fn new(
+        slot: &ProviderSlot,
+        role: &str,
+        previous: Option<&Registry>,
+        compilations: &AtomicU64,
+    ) -> Option<Self> {
+        match slot.provider.role_view(role) {
+            RoleView::Nothing => None,
+            RoleView::Part(visibility) => {
+                let catalog = &slot.compiled.catalog;
+                let resources = catalog.resources.iter().map(|one| &one.uri);
+                let uris = resources.chain(catalog.skills.iter().map(|one| &one.uri));
+                let uris = uris.chain(catalog.resource_templates.iter().map(|one| &one.uri_template));
+                let hidden = uris.filter(|uri| !visibility.is_visible(spile_core::ItemKind::Resource, uri));
+                Some(Self {
+                    provider: slot.provider.clone(),
+                    compiled: Arc::new(slot.compiled.filtered(&*visibility)),
+                    withheld: hidden.map(|uri| UriPattern::new(uri)).collect(),
+                })
             }
-            let mut registry = Registry::build(slots, config.clone());
-            registry.withheld_resources = withheld;
-            registry.role = Some(role.into());
-            Arc::new(registry)
-        });
-        let registries = registries.collect();
-        let mut none = Registry::build(Vec::new(), config.clone());
+            RoleView::Provider(provider) => {
+                // By its name: a replaced provider is another slot.
+                let is_predecessor =
+                    |one: &&ProviderSlot| one.is_base == slot.is_base && one.name == slot.name;
+                let known = previous.and_then(|registry| registry.slots.iter().find(is_predecessor));
+                let known = known.map(|slot| &*slot.compiled);
+                let compiled =
+                    CompiledCatalog::of_role(&slot.name, &provider, &slot.compiled, known, compilations);
+                Some(Self { provider, compiled: Arc::new(compiled), withheld: Vec::new() })
+            }
+        }
+    }
+}
+
+impl RoleRegistries {
+    /// Joins the views that the slots of the whole registry have. Compiles nothing.
+    pub(super) fn new(whole: &Registry, roles: ServerRoles) -> Self {
+        let ServerRoles { roles, set } = roles;
+        let names = set.names.iter().enumerate();
+        let registries = names.map(|(index, role)| Arc::new(role_registry(whole, index, role))).collect();
+        let mut none = Registry::build(Vec::new(), whole.config.clone());
         none.role = Some("".into());
         Self { roles, registries, none: Arc::new(none) }
     }
@@ -55,36 +151,17 @@ impl RoleRegistries {
     }
 }
 
-/// The slot of a provider as a role sees it; `None` if it sees nothing of it.
-fn role_slot(
-    slot: &ProviderSlot,
-    role: &str,
-    previous: Option<&ProviderSlot>,
-    compilations: &AtomicU64,
-    withheld: &mut Vec<UriPattern>,
-) -> Option<ProviderSlot> {
-    match slot.provider.role_view(role) {
-        RoleView::Nothing => None,
-        RoleView::Part(visibility) => {
-            let compiled = slot.compiled.filtered(&*visibility);
-            let catalog = &slot.compiled.catalog;
-            let uris =
-                catalog.resources.iter().map(|one| &one.uri).chain(catalog.skills.iter().map(|one| &one.uri));
-            let uris = uris.chain(catalog.resource_templates.iter().map(|one| &one.uri_template));
-            let hidden = uris.filter(|uri| !visibility.is_visible(spile_core::ItemKind::Resource, uri));
-            withheld.extend(hidden.map(|uri| UriPattern::new(uri)));
-            Some(ProviderSlot { compiled: Arc::new(compiled), ..slot.clone() })
-        }
-        RoleView::Provider(provider) => {
-            let catalog = provider.catalog();
-            let known = previous.filter(|known| Arc::ptr_eq(&known.compiled.catalog, &catalog));
-            let compiled = match known {
-                Some(known) => known.compiled.clone(),
-                None => {
-                    Arc::new(CompiledCatalog::new(&slot.name, &provider, Some(&slot.compiled), compilations))
-                }
-            };
-            Some(ProviderSlot { provider, compiled, ..slot.clone() })
-        }
+fn role_registry(whole: &Registry, index: usize, role: &str) -> Registry {
+    let mut withheld = Vec::new();
+    let mut slots = Vec::new();
+    for slot in &whole.slots {
+        let view = slot.views.as_ref().and_then(|views| views.views.get(index)?.as_ref());
+        let Some(SlotView { provider, compiled, withheld: uris }) = view else { continue };
+        withheld.extend(uris.iter().cloned());
+        slots.push(ProviderSlot { provider: provider.clone(), compiled: compiled.clone(), ..slot.clone() });
     }
+    let mut registry = Registry::build(slots, whole.config.clone());
+    registry.withheld_resources = withheld;
+    registry.role = Some(role.into());
+    registry
 }

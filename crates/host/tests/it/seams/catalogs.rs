@@ -1,9 +1,10 @@
 //! Several providers in one server, whose catalogs change while calls run.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use spile_core::{
-    Call, CallContext, Catalog, CatalogChange, ChangeListener, Provider, Resource, Run, Tool, ToolResult,
+    Call, CallContext, CallerRoles, Catalog, CatalogChange, ChangeListener, ItemKind, Principal, Provider,
+    Resource, RoleView, Run, Tool, ToolResult, Visibility,
 };
 
 use super::{object_schema, provider, respond, server, stateless_call, text_of, tools};
@@ -89,6 +90,141 @@ fn only_changed_tools_are_compiled() {
     assert_eq!(server.tools_compiled(), (TOOLS + 1 + CHANGES) as u64);
 }
 
+/// Its tools `t0` and `t1` require an argument of readers; all others are the same for them. Clerks see `t0` as it is.
+#[derive(Default)]
+struct RoleProvider {
+    changing: ChangingProvider,
+    /// Runs when a role is asked for.
+    on_role_view: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+struct ReaderAndClerk;
+
+impl CallerRoles for ReaderAndClerk {
+    fn names(&self) -> Vec<&str> {
+        vec!["reader", "clerk"]
+    }
+
+    fn role_of(&self, _: &Principal) -> Option<usize> {
+        Some(0)
+    }
+}
+
+struct OnlyT0;
+
+impl Visibility for OnlyT0 {
+    fn is_visible(&self, _: ItemKind, name: &str) -> bool {
+        name == "t0"
+    }
+}
+
+impl RoleProvider {
+    fn of(tools: Vec<Tool>) -> Arc<Self> {
+        let provider = Self::default();
+        *provider.changing.catalog.lock().expect("no panic before") =
+            Arc::new(Catalog { tools, list_changed: true, ..Catalog::default() });
+        Arc::new(provider)
+    }
+}
+
+impl Provider for RoleProvider {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.changing.catalog()
+    }
+
+    fn run(&self, call: &Call, cx: &CallContext<'_>) -> Run {
+        self.changing.run(call, cx)
+    }
+
+    fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {
+        self.changing.set_change_listener(listener);
+    }
+
+    /// Another value each time, as for a provider that does not keep it.
+    fn roles(&self) -> Option<Arc<dyn CallerRoles>> {
+        Some(Arc::new(ReaderAndClerk))
+    }
+
+    fn role_view(&self, role: &str) -> RoleView {
+        if let Some(act) = self.on_role_view.get() {
+            act();
+        }
+        if role == "clerk" {
+            return RoleView::Part(Arc::new(OnlyT0));
+        }
+        let mut tools = self.catalog().tools.clone();
+        for tool in tools.iter_mut().filter(|tool| ["t0", "t1"].contains(&&*tool.name)) {
+            tool.input_schema = json::Json::parse(
+                r#"{"type":"object","properties":{"who":{"type":"string"}},"required":["who"]}"#,
+            )
+            .expect("JSON");
+        }
+        RoleView::Provider(provider(tools, |call, _| {
+            Run::now(ToolResult::text(format!("{} read", call.name())))
+        }))
+    }
+}
+
+#[tokio::test]
+async fn only_changed_tools_are_compiled_for_roles() {
+    let offered = || tools(&["t0", "t1", "t2", "t3", "t4"]);
+    let fixed = || provider(tools(&["fixed"]), |call, _| Run::now(ToolResult::text(call.name())));
+    let first = RoleProvider::of(offered());
+    let server = server(vec![first.clone(), fixed()]);
+    let compiled = |of: &str, expected: u64| assert_eq!(server.tools_compiled(), expected, "{of}");
+    compiled("five tools, two of them again for readers, and the neighbour", 8);
+
+    let describe = |provider: &RoleProvider, at: usize, text: &str| {
+        provider.changing.change(CatalogChange::Tools, |catalog| {
+            catalog.tools[at].description = Some(text.into());
+        });
+    };
+    describe(&first, 3, "for all");
+    compiled("a tool that readers see as it is", 9);
+    describe(&first, 0, "for readers, too");
+    compiled("a tool that is another one for readers", 11);
+    server.set_provider("late", Some(fixed()));
+    compiled("the neighbour of a neighbour", 12);
+
+    // The same under another provider, as a reload has it, and then one tool of it.
+    let second = RoleProvider::of(first.catalog().tools.clone());
+    server.swap(host::ProviderSet {
+        version: "2".into(),
+        providers: vec![second.clone(), fixed()],
+        call_timeout_ms: None,
+        tool_order: Vec::new(),
+    });
+    compiled("a provider that was replaced by an equal one", 12);
+    describe(&second, 1, "for readers, too");
+    compiled("one tool of the new provider", 14);
+
+    let refused = text_of(&respond(&server, &stateless_call("t1", "")).await);
+    assert!(refused.contains("who"), "{refused}");
+    let called = respond(&server, &stateless_call("t1", r#","arguments":{"who":"ada"}"#)).await;
+    assert_eq!(text_of(&called), "t1 read");
+    let hidden = respond(&server, &stateless_call("fixed", "")).await;
+    assert_eq!(super::error_of(&hidden), "unknown tool `fixed`");
+}
+
+#[test]
+fn tools_of_roles_are_compiled_outside_of_the_lock() {
+    let roles = RoleProvider::of(tools(&["t0"]));
+    let server = server(vec![roles.clone()]);
+    let changed = server.clone();
+    let act = move || {
+        let changed = changed.clone();
+        let other = provider(tools(&["other"]), |_, _| Run::now(ToolResult::text("other")));
+        // Another provider changes meanwhile, on another thread: it would wait for the lock.
+        std::thread::spawn(move || changed.set_provider("other", Some(other))).join().expect("no panic");
+    };
+    assert!(roles.on_role_view.set(Box::new(act)).is_ok());
+    roles.changing.change(CatalogChange::Tools, |catalog| catalog.tools = tools(&["t0", "t1"]));
+    assert_eq!(server.provider_catalog("other").map(|catalog| catalog.tools.len()), Some(1));
+    let offered = server.offered_catalog(&super::ANONYMOUS);
+    let names: Vec<_> = offered.tools().map(|tool| &*tool.name).collect();
+    assert_eq!(names, ["t0", "t1"]);
+}
+
 #[tokio::test]
 async fn a_tool_that_cannot_be_served_does_not_take_its_neighbours_along() {
     let bad = Tool::new("bad", "", json::Json::parse(r#"{"type":"nonsense"}"#).expect("JSON"));
@@ -164,8 +300,8 @@ async fn a_provider_hears_of_the_first_and_the_last_subscriber_of_a_resource() {
 /// Lets everything pass, and hides one resource.
 struct HidesOne;
 
-impl spile_core::Visibility for HidesOne {
-    fn is_visible(&self, _: spile_core::ItemKind, name: &str) -> bool {
+impl Visibility for HidesOne {
+    fn is_visible(&self, _: ItemKind, name: &str) -> bool {
         name != "f:hidden"
     }
 }
