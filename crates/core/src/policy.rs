@@ -124,6 +124,8 @@ pub enum ResultDecision {
     /// This is sent instead. It must match the tool's output schema.
     Replace {
         result: Box<CallResult>,
+        /// For the call record. The caller does not see it.
+        reason: Option<Box<str>>,
         hook: Option<Box<str>>,
     },
     /// The caller gets `forbidden` with this reason.

@@ -3,7 +3,7 @@
 //! Without an observer a call keeps nothing for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use json::ParseLimits;
 use spile_core::{Call, CallError, CallId, CallResult, Journal};
@@ -36,8 +36,9 @@ impl CallObserver for CallObservers {
     }
 }
 
-/// A finished call. A call that asks for input in several requests has one record for each, with its `round`; a call that
-/// continues as a task has one when the task starts, and one when it ends.
+/// One answered request of a call, which is all of it, unless it asks for input in several requests: then it has one record for
+/// each, with its `round`. A call that continues as a task has one when the task starts, and one when it ends. The id of the call
+/// joins them, and at most one says how it ended (ADR 0390).
 pub struct CallRecord<'a> {
     /// What ran, or would have run.
     pub call: &'a Call,
@@ -72,6 +73,9 @@ pub struct PolicyRecord {
 }
 
 impl PolicyRecord {
+    /// The decision that another result is sent than the one that the call had.
+    pub const REPLACED_RESULT: &str = "replace_result";
+
     pub fn new(decision: &'static str) -> Self {
         Self { decision, reason: None, hook: None }
     }
@@ -104,13 +108,19 @@ pub(crate) struct CallObservation {
     started_ms: u64,
     round: u32,
     depth: u8,
-    policy: Mutex<Vec<PolicyRecord>>,
-    /// What runs instead of `call`.
-    replacement: OnceLock<Call>,
+    decided: Mutex<Decided>,
     is_reported: AtomicBool,
 }
 
-/// Two for each round of a call; a call that asks again and again keeps the first ones.
+/// What the policy decided so far.
+#[derive(Default)]
+struct Decided {
+    records: Vec<PolicyRecord>,
+    /// What ran last instead of the call, if it was not the call itself.
+    replacement: Option<Call>,
+}
+
+/// Two for each round of a call; a call that asks again and again keeps the first ones and the last ones.
 const POLICY_RECORDS_MAX: usize = 64;
 
 impl CallObservation {
@@ -136,22 +146,29 @@ impl CallObservation {
             started_ms,
             round: journal.round,
             depth,
-            policy: Mutex::default(),
-            replacement: OnceLock::new(),
+            decided: Mutex::default(),
             is_reported: AtomicBool::new(false),
         }))
     }
 
     pub(crate) fn record_decision(&self, record: PolicyRecord) {
-        let mut records = self.policy.lock().unwrap_or_else(PoisonError::into_inner);
-        if records.len() < POLICY_RECORDS_MAX {
-            records.push(record);
+        let records = &mut self.decided().records;
+        if records.len() >= POLICY_RECORDS_MAX {
+            records.remove(POLICY_RECORDS_MAX / 2);
+        }
+        records.push(record);
+    }
+
+    /// Notes what is about to run: in a round of its own, a policy may replace the arguments otherwise, or not at all.
+    pub(crate) fn record_run(&self, replacement: Option<&Call>) {
+        let replaced = &mut self.decided().replacement;
+        if replaced.is_some() || replacement.is_some() {
+            *replaced = replacement.cloned();
         }
     }
 
-    /// The policy decides the same in every round of a request, so the first replacement stays.
-    pub(crate) fn record_replacement(&self, call: &Call) {
-        self.replacement.get_or_init(|| call.clone());
+    fn decided(&self) -> MutexGuard<'_, Decided> {
+        self.decided.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports a call that is refused before it starts.
@@ -186,9 +203,10 @@ impl CallObservation {
             return;
         }
         let duration_ms = server.platform.now_ms().saturating_sub(self.started_ms);
+        let decided = self.decided();
         self.observer.on_call_finished(&CallRecord {
-            call: self.replacement.get().unwrap_or(&self.call),
-            requested: self.replacement.get().map(|_| &self.call),
+            call: decided.replacement.as_ref().unwrap_or(&self.call),
+            requested: decided.replacement.as_ref().map(|_| &self.call),
             call_id: self.call_id,
             identity: &self.identity,
             session: self.session,
@@ -198,7 +216,7 @@ impl CallObservation {
             response_bytes: bytes,
             round: self.round,
             depth: self.depth,
-            policy: &self.policy.lock().unwrap_or_else(PoisonError::into_inner),
+            policy: &decided.records,
         });
     }
 }

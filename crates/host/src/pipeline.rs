@@ -216,13 +216,11 @@ async fn run_round(
         job.replaced_call = None;
         match Box::pin(apply_policy(server, policy, route, job)).await {
             PolicyOutcome::Allowed => {}
-            PolicyOutcome::ReplacedArguments(call) => {
-                if let Some(observation) = &job.observation {
-                    observation.record_replacement(&call);
-                }
-                job.replaced_call = Some(call);
-            }
+            PolicyOutcome::ReplacedArguments(call) => job.replaced_call = Some(call),
             PolicyOutcome::Ended(outcome) => return *outcome,
+        }
+        if let Some(observation) = &job.observation {
+            observation.record_run(job.replaced_call.as_deref());
         }
     }
     let call = job.replaced_call.as_deref().unwrap_or(&job.call);

@@ -143,8 +143,8 @@ pub(crate) async fn apply_policy_to_result(
     let decided = decide(after_ms, || policy.after(call, &result, &cx)).await;
     match decided {
         Ok(ResultDecision::Keep) => Ok((result, false)),
-        Ok(ResultDecision::Replace { result, hook }) => {
-            record_decision(job, PolicyRecord { hook, ..PolicyRecord::new("replace_result") });
+        Ok(ResultDecision::Replace { result, reason, hook }) => {
+            record_decision(job, PolicyRecord { decision: PolicyRecord::REPLACED_RESULT, reason, hook });
             Ok((*result, true))
         }
         Ok(ResultDecision::Withhold { reason, hook }) => {

@@ -189,7 +189,7 @@ impl Policy for PermissionPolicy {
         let facts = CallFacts::new(inner, names, call, cx);
         if !inner.hooks.has(event, &facts.names, call.arguments()) {
             return PolicyRun::Now(match note.context {
-                Some(context) => replace(add_context(result, &context), note.hook),
+                Some(context) => replace(add_context(result, &context), ADDED_CONTEXT, note.hook),
                 None => ResultDecision::Keep,
             });
         }
@@ -446,21 +446,28 @@ impl Inner {
             return ResultDecision::Withhold { reason: format!("{RAN}: {reason}").into(), hook };
         }
         let replaced = reply.updated_output.map(|output| from_hook(&output, result.is_error()));
+        let reason = reply.reason;
+        let own_reason = |default| reason.as_deref().unwrap_or(default);
         let contexts: Vec<String> = note.context.into_iter().chain(reply.context).collect();
         match (replaced, contexts.is_empty()) {
             (None, true) => ResultDecision::Keep,
-            (Some(result), true) => replace(result, hook),
+            (Some(result), true) => replace(result, own_reason(REPLACED), hook),
             (replaced, false) => {
-                replace(add_context(&replaced.unwrap_or(result), &contexts.join("\n")), hook.or(note.hook))
+                let reason = own_reason(if replaced.is_some() { REPLACED } else { ADDED_CONTEXT });
+                let result = add_context(&replaced.unwrap_or(result), &contexts.join("\n"));
+                replace(result, reason, hook.or(note.hook))
             }
         }
     }
 }
 
 const RAN: &str = "the tool has run, and its result is withheld";
+/// Why a result was replaced, where a hook does not say.
+const REPLACED: &str = "a hook replaced the result";
+const ADDED_CONTEXT: &str = "a hook added context";
 
-fn replace(result: CallResult, hook: Option<Box<str>>) -> ResultDecision {
-    ResultDecision::Replace { result: Box::new(result), hook }
+fn replace(result: CallResult, reason: &str, hook: Option<Box<str>>) -> ResultDecision {
+    ResultDecision::Replace { result: Box::new(result), reason: Some(reason.into()), hook }
 }
 
 /// Asks the user of the calling client, or takes their answer from the journal.

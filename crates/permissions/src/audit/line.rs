@@ -68,6 +68,13 @@ impl LineWriter {
             line.str("decision", decision.decision);
             line.maybe_str("reason", decision.reason.as_deref().map(|reason| cut(reason, REASON_BYTES_MAX)));
         }
+        if let Some(replaced) = record.policy.iter().rev().find(|decision| is_about_result(decision)) {
+            line.bool("result_replaced", true);
+            line.maybe_str(
+                "result_reason",
+                replaced.reason.as_deref().map(|reason| cut(reason, REASON_BYTES_MAX)),
+            );
+        }
         let hook = record.policy.iter().rev().find_map(|decision| decision.hook.as_deref());
         line.maybe_str("hook", hook);
         line.int("duration_ms", number(record.duration_ms));
@@ -214,8 +221,13 @@ pub(super) fn utc(ms: u64) -> String {
 /// What the policy decided in the end: a refusal if there is one, else the last word before the call ran. What hooks did
 /// to the result is not a decision about the call.
 fn main_decision(policy: &[PolicyRecord]) -> Option<&PolicyRecord> {
-    let about_call = || policy.iter().rev().find(|decision| decision.decision != "replace_result");
+    let about_call = || policy.iter().rev().find(|decision| !is_about_result(decision));
     policy.iter().find(|decision| is_refusal(decision)).or_else(about_call)
+}
+
+/// Whether another result was sent. One that was withheld is a refusal.
+fn is_about_result(decision: &PolicyRecord) -> bool {
+    decision.decision == PolicyRecord::REPLACED_RESULT
 }
 
 fn is_refusal(decision: &PolicyRecord) -> bool {

@@ -62,6 +62,31 @@ fn lines(path: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
+async fn a_line_says_that_and_why_another_result_was_sent() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("audit.jsonl");
+    let (gateway, log) = audited(
+        &path,
+        r#"{"hooks": {"PostToolUse": [{"matcher": "*read", "hooks": [{"type": "command",
+            "command": "echo '{\"hookSpecificOutput\":{\"updatedToolOutput\":\"hidden\"}}'"}]}]}}"#,
+    );
+    for tool in ["mcp__s__read", "mcp__s__plain"] {
+        gateway.call(tool, r#"{"who":"ada"}"#, Client::Answers(&[ALLOW])).await;
+    }
+    assert!(log.flush(LONG));
+    let lines = lines(&path);
+    let said: Vec<bool> = lines
+        .iter()
+        .map(|line| line.contains(r#""result_replaced":true,"result_reason":"a hook replaced the result""#))
+        .collect();
+    let replaced: Vec<bool> = lines.iter().map(|line| line.contains("result_replaced")).collect();
+    let is_read = |line: &String| line.contains(r#""target":"read""#) && line.contains(r#""outcome":"ok""#);
+    assert_eq!(said, lines.iter().map(is_read).collect::<Vec<_>>(), "{lines:#?}");
+    assert_eq!(replaced, said);
+    assert!(said.contains(&true));
+}
+
+#[tokio::test]
 async fn every_call_has_a_line_that_says_who_what_and_why() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("audit.jsonl");

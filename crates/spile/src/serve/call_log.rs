@@ -1,7 +1,7 @@
 //! One log line for each call, at `-v`. It has no argument values: those may be private. A call that asks, or that continues as
 //! a task, has several lines with the same `id`, which the audit log has, too.
 
-use host::{CallObserver, CallRecord, CallStatus};
+use host::{CallObserver, CallRecord, CallStatus, PolicyRecord};
 use spile_core::text::hex;
 use spile_core::{CallError, CallResult, CallTarget};
 
@@ -37,6 +37,7 @@ impl CallObserver for CallLog {
             // Empty for most calls, and left out then.
             reason = error.as_ref().and_then(|error| error.reason),
             policy = (!policy.is_empty()).then(|| policy.join(",")),
+            policy_reason = policy_reason(record.policy),
             id = record.call_id.map(|id| hex(&id)),
             round = (record.round > 0).then_some(record.round),
             // A call of one tool by another.
@@ -54,6 +55,15 @@ impl CallObserver for CallLog {
 }
 
 const NAME_COLUMNS_MAX: usize = 128;
+const REASON_COLUMNS_MAX: usize = 300;
+
+/// Why the policy did not let a call run as it was, or did not send its result: its own words, on one line.
+fn policy_reason(policy: &[PolicyRecord]) -> Option<String> {
+    let changes = policy.iter().filter(|record| record.decision != "allow");
+    let reasons: Vec<&str> = changes.filter_map(|record| record.reason.as_deref()).collect();
+    (!reasons.is_empty())
+        .then(|| crate::sanitize::truncate(&reasons.join("; "), REASON_COLUMNS_MAX).into_owned())
+}
 
 /// What the log says of an error.
 struct LoggedError {
@@ -95,5 +105,25 @@ fn status(status: &CallStatus<'_>) -> (&'static str, Option<LoggedError>) {
             ("error", Some(LoggedError { code, field: None, log_reference: None, reason }))
         }
         CallStatus::Cancelled => ("cancelled", None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use host::PolicyRecord;
+
+    use super::policy_reason;
+
+    #[test]
+    fn reasons_are_logged_where_the_policy_changed_something() {
+        let allowed = PolicyRecord::new("allow").because("a rule allows it");
+        let silent = PolicyRecord::new(PolicyRecord::REPLACED_RESULT);
+        assert_eq!(policy_reason(&[allowed.clone(), silent]), None);
+        let rewritten = PolicyRecord::new("replace_arguments").because("no names");
+        let replaced = PolicyRecord::new(PolicyRecord::REPLACED_RESULT).because("a hook replaced the result");
+        let reason = policy_reason(&[allowed, rewritten, replaced]);
+        assert_eq!(reason.as_deref(), Some("no names; a hook replaced the result"));
+        let long = PolicyRecord::new("refuse").because(&"x".repeat(10_000));
+        assert!(policy_reason(&[long]).is_some_and(|reason| reason.len() < 400));
     }
 }

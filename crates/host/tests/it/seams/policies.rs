@@ -1,17 +1,19 @@
 //! A policy that refuses, asks, rewrites and withholds, and what the call record says about it.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use host::{CallObserver, CallRecord, CallerIdentity};
 use json::Json;
 use spile_core::{
     Call, CallContext, CallResult, Caller, Catalog, CatalogView, Decision, ElicitResult, ItemKind, Journal,
-    Outcome, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Run, ToolError, ToolErrorCode,
-    ToolResult, Visibility,
+    Outcome, Policy, PolicyContext, PolicyDecision, PolicyRun, Principal, ResultDecision, Run, ToolError,
+    ToolErrorCode, ToolResult, Visibility,
 };
 
 use super::{
-    FnProvider, PipeClient, Records, answers, ask, error_of, provider, respond, server, state_of,
-    stateless_call, text_of, tools,
+    ANONYMOUS, FnProvider, PipeClient, Records, answers, ask, error_of, provider, respond, respond_as,
+    server, state_of, stateless_call, text_of, tools,
 };
 
 struct TestPolicy;
@@ -28,6 +30,12 @@ impl Policy for TestPolicy {
                 Some(_) => Decision::Refuse,
             },
             "rewritten" => Decision::ReplaceArguments(Json::parse(r#"{"who":"bob"}"#).expect("JSON")),
+            // Rewrites otherwise in the second round, and not at all in the third.
+            "drifts" | "returns" => match (cx.journal.response("a"), cx.journal.response("b")) {
+                (None, _) => Decision::ReplaceArguments(Json::parse(r#"{"who":"first"}"#).expect("JSON")),
+                (_, None) => Decision::ReplaceArguments(Json::parse(r#"{"who":"second"}"#).expect("JSON")),
+                (Some(_), Some(_)) => Decision::Allow,
+            },
             "broken" => Decision::ReplaceArguments(Json::parse("[]").expect("JSON")),
             "noted" => match cx.journal.policy_note() {
                 Some(note) => return PolicyRun::Now(PolicyDecision::allow().because(note.as_str())),
@@ -60,7 +68,7 @@ impl Policy for TestPolicy {
             "panics-later" => panic!("the policy is broken"),
             "replaced" => {
                 let result = Box::new(CallResult::Tool(ToolResult::text("something else")));
-                ResultDecision::Replace { result, hook: None }
+                ResultDecision::Replace { result, reason: Some("it has names".into()), hook: None }
             }
             _ => ResultDecision::Keep,
         })
@@ -87,6 +95,8 @@ const TOOLS: &[&str] = &[
     "refused",
     "asked",
     "rewritten",
+    "drifts",
+    "returns",
     "broken",
     "slow",
     "panics",
@@ -103,11 +113,22 @@ const TOOLS: &[&str] = &[
 ];
 
 fn guarded_server() -> (Arc<host::Server>, Arc<Records>) {
+    let records = Arc::new(Records::default());
+    (guarded(records.clone()), records)
+}
+
+fn guarded(observer: Arc<dyn CallObserver>) -> Arc<host::Server> {
     let greet = provider(tools(TOOLS), |call, cx| {
         match &*call.name() {
             "fails" => return Run::now(ToolError::new(ToolErrorCode::Conflict, "the secret is 42")),
             "noted" if cx.journal.response("who").is_none() => {
                 return Run::now(Outcome::InputRequired(ask("who")));
+            }
+            name @ ("drifts" | "returns") => {
+                let questions = if name == "drifts" { &["a"][..] } else { &["a", "b"] };
+                if let Some(key) = questions.iter().find(|key| cx.journal.response(key).is_none()) {
+                    return Run::now(Outcome::InputRequired(ask(key)));
+                }
             }
             "forges" => return Run::now(Outcome::InputRequired(ask(Journal::POLICY_KEY))),
             "times-out" => return Run::later(std::future::pending()),
@@ -116,10 +137,9 @@ fn guarded_server() -> (Arc<host::Server>, Arc<Records>) {
         Run::now(ToolResult::text(format!("hello {}", call.text_argument("who").unwrap_or_default())))
     });
     let server = server(vec![greet]);
-    let records = Arc::new(Records::default());
     server.set_policy(Arc::new(TestPolicy));
-    server.set_observer(records.clone());
-    (server, records)
+    server.set_observer(observer);
+    server
 }
 
 #[tokio::test]
@@ -140,7 +160,11 @@ async fn a_policy_refuses_rewrites_and_withholds_and_the_record_says_so() {
             "Forbidden: it has a secret",
             "fails depth 0 round 0 allow(the test says so) withhold_result(it has a secret)",
         ),
-        ("replaced", "something else", "replaced depth 0 round 0 allow(the test says so) replace_result()"),
+        (
+            "replaced",
+            "something else",
+            "replaced depth 0 round 0 allow(the test says so) replace_result(it has names)",
+        ),
     ] {
         let message = stateless_call(tool, r#","arguments":{"who":"ada"}"#);
         assert_eq!(text_of(&respond(&server, &message).await), expected);
@@ -250,4 +274,70 @@ async fn what_a_view_hides_is_neither_listed_nor_callable() {
     let hidden = respond(&server, &stateless_call("hidden", "")).await;
     assert_eq!(error_of(&hidden), "unknown tool `hidden`");
     assert_eq!(records.lines(), ["hidden depth 0 round 0 hide()"]);
+}
+
+/// Keeps the arguments that ran, and those that were sent if they are others.
+#[derive(Default)]
+struct RunArguments(Mutex<Vec<String>>);
+
+impl CallObserver for RunArguments {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        let shown = |call: &Call| call.arguments().map_or("nothing".to_owned(), |node| node.raw().to_owned());
+        let requested = record.requested.map(|call| format!(" instead of {}", shown(call)));
+        let line = format!("{}{}", shown(record.call), requested.unwrap_or_default());
+        self.0.lock().expect("no panic before").push(line);
+    }
+}
+
+/// In the handshake era one call has several rounds, and the policy is asked in each.
+#[tokio::test]
+async fn the_record_of_a_call_has_the_arguments_that_ran_last() {
+    let records = Arc::new(RunArguments::default());
+    let server = guarded(records.clone());
+    let client = PipeClient::new(&server);
+    assert_eq!(text_of(&client.call("drifts", &["yes"]).await), "hello second");
+    assert_eq!(text_of(&client.call("returns", &["yes", "yes"]).await), "hello ");
+    let lines = records.0.lock().expect("no panic before").clone();
+    assert_eq!(lines, [r#"{"who":"second"} instead of nothing"#, "nothing"]);
+}
+
+/// Counts what it is asked.
+#[derive(Default)]
+struct CountingVisibility(AtomicUsize);
+
+impl Visibility for CountingVisibility {
+    fn is_visible(&self, _: ItemKind, name: &str) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        name != "hidden"
+    }
+}
+
+/// Shows each caller what its own view says. All views share one count.
+struct ViewPerCaller(Arc<CountingVisibility>);
+
+impl Policy for ViewPerCaller {
+    fn before(&self, _: &Call, _: &PolicyContext<'_>) -> PolicyRun<PolicyDecision> {
+        PolicyRun::Now(PolicyDecision::allow())
+    }
+
+    fn view(&self, caller: &Caller) -> Option<CatalogView> {
+        let key = u64::from(caller.principal != Principal::Anonymous);
+        Some(CatalogView { key, visibility: self.0.clone() })
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_a_caller_is_rendered_once() {
+    let server = server(vec![provider(tools(TOOLS), |_, _| Run::now(ToolResult::text("")))]);
+    let asked = Arc::new(CountingVisibility::default());
+    server.set_policy(Arc::new(ViewPerCaller(asked.clone())));
+    let list = stateless_call("x", "").replace("tools/call", "tools/list");
+    let ada = CallerIdentity { principal: Principal::local("ada").expect("valid"), ..ANONYMOUS };
+    let mut first = None;
+    for (caller, expected) in [(&ANONYMOUS, 1), (&ANONYMOUS, 1), (&ada, 2), (&ada, 2), (&ANONYMOUS, 2)] {
+        let listed = respond_as(&server, caller, &list).await;
+        assert!(!listed.text().contains(r#""hidden""#), "{}", listed.text());
+        assert_eq!(first.get_or_insert_with(|| listed.text().to_owned()), listed.text());
+        assert_eq!(asked.0.load(Ordering::SeqCst), expected * TOOLS.len(), "once for each tool of a view");
+    }
 }

@@ -1,9 +1,10 @@
 //! State between rounds: a memo and a call id, in every era, in tasks, across restarts.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
-use host::{Keyring, SystemPlatform};
-use spile_core::{Outcome, Provider, Run, TaskSupport, Tool, ToolResult};
+use host::{CallObserver, CallRecord, CallStatus, Keyring, SystemPlatform};
+use spile_core::{CallId, DetachedWork, Outcome, Provider, Run, TaskSupport, Tool, ToolResult};
 use state::store::{MemoryStore, Store, StoreLimits};
 
 use super::{
@@ -145,7 +146,7 @@ async fn a_task_asks_in_the_same_way() {
     let provider = provider(vec![tool], |_, cx| {
         let id = cx.journal.call_id(&**cx.platform);
         match (cx.journal.round, cx.journal.memo()) {
-            (0, None) => Run::Now(Outcome::Detach(spile_core::DetachedWork::from_future(async move {
+            (0, None) => Run::Now(Outcome::Detach(DetachedWork::from_future(async move {
                 Outcome::InputRequired(ask("size").with_memo(id))
             }))),
             (1, Some(memo)) => {
@@ -188,4 +189,64 @@ async fn a_task_asks_in_the_same_way() {
     respond(&server, &request("tasks/update", &format!(r#""taskId":"{id}",{answer}"#))).await;
     let finished = wait_for("completed").await;
     assert!(finished.text().contains(r#""text":"large""#), "{}", finished.text());
+}
+
+/// Keeps how each record says that its call went, and the id of the call.
+#[derive(Default)]
+struct RecordedEnds(Mutex<Vec<(CallId, u32, &'static str)>>);
+
+impl CallObserver for RecordedEnds {
+    fn on_call_finished(&self, record: &CallRecord<'_>) {
+        let status = match &record.status {
+            CallStatus::Result(_) => "result",
+            CallStatus::InputRequired => "asked",
+            CallStatus::Task => "task",
+            CallStatus::Error(_) => "error",
+            CallStatus::Cancelled => "cancelled",
+        };
+        let id = record.call_id.expect("an observer that needs ids gets them");
+        self.0.lock().expect("no panic before").push((id, record.round, status));
+    }
+
+    fn needs_call_id(&self) -> bool {
+        true
+    }
+}
+
+/// One call in any number of requests, each to another process: the id joins its records, and one says how it ended.
+#[tokio::test]
+async fn the_records_of_a_call_have_its_id_wherever_they_are_made() {
+    let keyring = Arc::new(Keyring::for_this_run(&SystemPlatform::default()));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StoreLimits::default()));
+    let records = Arc::new(RecordedEnds::default());
+    let later = || {
+        let tool = Tool { task_support: TaskSupport::Optional, ..Tool::new("later", "", object_schema()) };
+        provider(vec![tool], |_, _| {
+            Run::Now(Outcome::Detach(DetachedWork::from_future(async { ToolResult::text("late").into() })))
+        })
+    };
+    let servers = [(); 3].map(|()| {
+        let server = server_sharing(keyring.clone(), store.clone(), vec![order_tool(), later()]);
+        server.set_observer(records.clone());
+        server
+    });
+    let take = || -> (usize, Vec<(u32, &str)>) {
+        let records = std::mem::take(&mut *records.0.lock().expect("no panic before"));
+        let ids: HashSet<CallId> = records.iter().map(|(id, ..)| *id).collect();
+        (ids.len(), records.into_iter().map(|(_, round, status)| (round, status)).collect())
+    };
+    let first = respond(&servers[0], &stateless_call("order", "")).await;
+    let second = stateless_call("order", &answers(&state_of(&first), "size", "large"));
+    let second = respond(&servers[1], &second).await;
+    let third = stateless_call("order", &answers(&state_of(&second), "colour", "red"));
+    assert_eq!(text_of(&respond(&servers[2], &third).await), "large red");
+    assert_eq!(take(), (1, vec![(0, "asked"), (1, "asked"), (2, "result")]));
+
+    // Where one process sees all of it, there is one record.
+    PipeClient::new(&servers[0]).call("order", &["large", "red"]).await;
+    assert_eq!(take(), (1, vec![(0, "result")]));
+
+    let id = super::durable_tasks::start_task(&servers[0], "later").await;
+    super::durable_tasks::get_when(&servers[0], &id, "completed").await;
+    assert_eq!(take(), (1, vec![(0, "task"), (0, "result")]));
 }
