@@ -585,7 +585,7 @@ impl Server {
                     Ok(task) => task,
                     Err(_) => find_for_result(&server, &id, &owner).await?,
                 };
-                await_task_result(server, task, connection, own_events).await
+                await_task_result(server, task, owner, connection, own_events).await
             };
             return self.dispatch_future(registry, to, events, result);
         }
@@ -596,7 +596,7 @@ impl Server {
             Ok(task) => {
                 let server = self.clone();
                 let answered = async move {
-                    let answer = answer_task(&server, &task, request, uses_task_extension).await?;
+                    let answer = answer_task(&server, &task, request, &owner, uses_task_extension).await?;
                     Ok(CallResponse::TaskAnswer(answer))
                 };
                 self.dispatch_future(registry, to, EventSink::disabled(), answered)

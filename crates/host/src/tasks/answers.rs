@@ -21,24 +21,36 @@ pub(crate) fn task_state(task: &Task, uses_task_extension: bool) -> TaskAnswer {
     TaskAnswer::State(if uses_task_extension { task.snapshot_for_delivery() } else { task.snapshot() })
 }
 
-/// Answers a request about a task that this process knows. What is acknowledged is in the store.
+/// Answers a request about a task that this process knows. What is acknowledged is in the store, or with the process that has
+/// the task by now.
 pub(crate) async fn answer_task(
     server: &Arc<Server>,
     task: &Arc<Task>,
     request: TaskRequest,
+    owner: &TaskOwner,
     uses_task_extension: bool,
 ) -> Result<TaskAnswer, CallError> {
+    let answer_elsewhere = |request| {
+        server.tasks.forget(task);
+        Box::pin(answer_stored(server, request, owner, uses_task_extension))
+    };
     Ok(match request {
         TaskRequest::Get(_) => task_state(task, uses_task_extension),
-        TaskRequest::Update(_, answers) => {
-            let changes = task.provide_input(server, answers);
-            task.wait_until_saved(changes).await;
+        TaskRequest::Update(id, answers) => {
+            let changes = task.provide_input(server, answers.clone());
+            if !task.wait_until_saved(changes).await {
+                return answer_elsewhere(TaskRequest::Update(id, answers)).await;
+            }
             TaskAnswer::Acknowledged
         }
-        TaskRequest::Cancel(_) => {
+        TaskRequest::Cancel(id) => {
             match task.cancel(server) {
                 // Fails only if the process is about to end.
-                Some(recorded) => _ = recorded.await,
+                Some(recorded) => {
+                    if matches!(recorded.await, Ok(false)) {
+                        return answer_elsewhere(TaskRequest::Cancel(id)).await;
+                    }
+                }
                 // 2025-11-25, tasks/cancel: cancelling a finished task MUST be refused; the response is the task.
                 None if !uses_task_extension => {
                     let reason = "the task has already finished".to_owned();
@@ -62,6 +74,15 @@ pub(crate) async fn answer_stored_task(
     owner: TaskOwner,
     uses_task_extension: bool,
 ) -> Result<CallResponse, CallError> {
+    answer_stored(&server, request, &owner, uses_task_extension).await.map(CallResponse::TaskAnswer)
+}
+
+async fn answer_stored(
+    server: &Arc<Server>,
+    request: TaskRequest,
+    owner: &TaskOwner,
+    uses_task_extension: bool,
+) -> Result<TaskAnswer, CallError> {
     let id = match &request {
         TaskRequest::Get(id)
         | TaskRequest::Update(id, _)
@@ -69,16 +90,16 @@ pub(crate) async fn answer_stored_task(
         | TaskRequest::Result(id) => id.clone(),
         TaskRequest::List(_) => String::new(),
     };
-    let answer = match server.tasks.find_stored(&server, &id, &owner).await? {
-        FoundTask::Here(task) => answer_task(&server, &task, request, uses_task_extension).await?,
+    Ok(match server.tasks.find_stored(server, &id, owner).await? {
+        FoundTask::Here(task) => answer_task(server, &task, request, owner, uses_task_extension).await?,
         FoundTask::Elsewhere(snapshot) => match request {
             TaskRequest::Get(_) => TaskAnswer::State(snapshot),
             TaskRequest::Update(_, answers) => {
-                inbox::pass_on(&server, &id, &owner, &TaskMessage::Answers(answers), snapshot).await?;
+                inbox::pass_on(server, &id, owner, &TaskMessage::Answers(answers), snapshot).await?;
                 TaskAnswer::Acknowledged
             }
             TaskRequest::Cancel(_) => {
-                let task = inbox::pass_on(&server, &id, &owner, &TaskMessage::Cancel, snapshot).await?;
+                let task = inbox::pass_on(server, &id, owner, &TaskMessage::Cancel, snapshot).await?;
                 match (uses_task_extension, &task.status) {
                     (true, _) => TaskAnswer::Acknowledged,
                     // 2025-11-25: the response is the task, which MUST be cancelled then.
@@ -90,8 +111,7 @@ pub(crate) async fn answer_stored_task(
             }
             TaskRequest::Result(_) | TaskRequest::List(_) => return Err(task_elsewhere()),
         },
-    };
-    Ok(CallResponse::TaskAnswer(answer))
+    })
 }
 
 /// Finds the task whose result a client of 2025-11-25 waits for. While another process runs it, its state is looked at again
@@ -132,13 +152,22 @@ pub(crate) async fn list_tasks(
 /// Waits for the result of a task of 2025-11-25, and relays the task's input requests to the waiting client.
 pub(crate) async fn await_task_result(
     server: Arc<Server>,
-    task: Arc<Task>,
+    mut task: Arc<Task>,
+    owner: TaskOwner,
     connection: Option<Arc<ConnectionState>>,
     events: EventSink,
 ) -> Result<CallResponse, CallError> {
-    let view = match connection {
-        Some(connection) => task.wait_until_done_relaying_input(&server, &connection, &events).await,
-        None => task.wait_until_done().await,
+    let view = loop {
+        let ended = match &connection {
+            Some(connection) => task.wait_until_done_relaying_input(&server, connection, &events).await,
+            None => task.wait_until_done().await,
+        };
+        if let Some(view) = ended {
+            break view;
+        }
+        // Another process has it by now.
+        server.tasks.forget(&task);
+        task = find_for_result(&server, &task.id, &owner).await?;
     };
     task.mark_delivered();
     match view.status {

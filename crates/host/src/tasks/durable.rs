@@ -19,7 +19,8 @@ use wire::encode::{TaskSnapshot, TaskStatus};
 
 use super::record::{self, TaskRecord};
 use super::{
-    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, OwnerDigest, Task, TaskOwner, evict_finished,
+    AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering, OwnerDigest, SavedChanges, Task, TaskOwner,
+    evict_finished,
 };
 use crate::input_requests::store_failure;
 use crate::observer::{CallObservation, CallStatus};
@@ -64,6 +65,8 @@ impl Task {
 
     /// Writes the first record, takes the lease, and adds the task to the lists.
     pub(super) async fn create_record(&self, server: &Server) -> Result<(), CallError> {
+        // Its owner may find it in a list, and cancel it, before the store has it.
+        let _order = self.write_order.lock().await;
         let now_ms = server.platform.now_ms();
         let bytes = self.encode(&TaskStatus::Working);
         if bytes.len() > RECORD_BYTES_MAX {
@@ -146,9 +149,19 @@ impl Task {
         if ended.is_none() {
             // Before the work is dropped.
             self.goes_on_elsewhere.store(true, Ordering::Relaxed);
-            self.saved_changes.send_replace(u64::MAX);
+            self.let_go();
         }
         ended
+    }
+
+    /// This process writes no more. Whoever waits for the task looks for it elsewhere.
+    fn let_go(&self) {
+        self.saved.send_modify(|saved| saved.is_over = true);
+        self.changed_notify.notify_waiters();
+    }
+
+    pub(super) fn is_let_go(&self) -> bool {
+        self.saved.borrow().is_over
     }
 
     /// Ends only if the lease is lost.
@@ -162,7 +175,11 @@ impl Task {
                 () = self.inbox_notify.notified() => self.read_inbox(server, &mut read_until).await,
                 () = tokio::time::sleep(LEASE_RENEWAL) => self.read_inbox(server, &mut read_until).await,
             }
-            match self.keep_lease(server).await {
+            // Not while a state is on its way to the store: it would be taken for another process's.
+            let order = self.write_order.lock().await;
+            let kept = self.keep_lease(server).await;
+            drop(order);
+            match kept {
                 Ok(true) => {}
                 Ok(false) => {
                     tracing::warn!(task = self.id, "another replica continues a task of this one");
@@ -174,50 +191,74 @@ impl Task {
     }
 
     async fn save(&self, server: &Server) {
-        let (status, changes) = {
-            let state = self.lock();
-            (state.end.as_ref().unwrap_or(&state.status).clone(), state.changes)
-        };
-        self.write(server, &status).await;
-        self.saved_changes.send_replace(changes);
+        let changes = self.lock().changes;
+        let written = self.write(server).await;
+        match written {
+            Written::NotOurs => self.let_go(),
+            Written::Whole | Written::InPart => {
+                self.saved.send_modify(|saved| saved.count = saved.count.max(changes));
+            }
+        }
     }
 
     /// Waits until the store has the first `changes` changes: what is acknowledged must survive the process. A store that
-    /// does not answer holds nobody up for long.
-    pub(crate) async fn wait_until_saved(&self, changes: u64) {
-        let mut saved = self.saved_changes.subscribe();
-        if tokio::time::timeout(SAVE_TIMEOUT, saved.wait_for(|saved| *saved >= changes)).await.is_err() {
-            tracing::warn!(task = self.id, "the state of a task is acknowledged before it is kept");
+    /// does not answer holds nobody up for long. `false`: another process has the task, and knows nothing of them.
+    pub(crate) async fn wait_until_saved(&self, changes: u64) -> bool {
+        let mut saved = self.saved.subscribe();
+        let is_known = |saved: &SavedChanges| saved.count >= changes || saved.is_over;
+        match tokio::time::timeout(SAVE_TIMEOUT, saved.wait_for(is_known)).await {
+            Ok(saved) => saved.is_ok_and(|saved| saved.count >= changes),
+            Err(_) => {
+                tracing::warn!(task = self.id, "the state of a task is acknowledged before it is kept");
+                true
+            }
         }
     }
 
     /// Writes how the task ended, and lets go of it. Returns whether it was still this process's to end.
     pub(super) async fn record_end(&self, server: &Server, status: &TaskStatus) -> bool {
-        self.lock().updated_ms = server.platform.now_ms();
-        let written = self.write(server, status).await;
+        {
+            let mut state = self.lock();
+            state.updated_ms = server.platform.now_ms();
+            state.end = Some(status.clone());
+        }
+        let written = self.write(server).await;
         self.is_kept.store(written == Written::Whole, Ordering::Relaxed);
-        self.saved_changes.send_replace(u64::MAX);
-        let released =
-            server.store.release(self.key(), &server.tasks.holder(server), server.platform.now_ms());
-        if let Err(error) = released.await {
-            tracing::warn!(%error, task = self.id, "cannot release the lease of a task");
-        }
         if written == Written::NotOurs {
+            self.lock().end = None;
+            self.let_go();
             tracing::warn!(task = self.id, "another replica has continued a task of this one");
+        } else {
+            self.saved.send_modify(|saved| saved.count = u64::MAX);
         }
+        self.release_lease(server).await;
         written != Written::NotOurs
     }
 
-    async fn write(&self, server: &Server, status: &TaskStatus) -> Written {
+    /// Lets other processes have the task. What is still to be written here must take the lease again first.
+    async fn release_lease(&self, server: &Server) {
+        self.leased_until_ms.store(0, Ordering::Relaxed);
+        let (holder, now_ms) = (server.tasks.holder(server), server.platform.now_ms());
+        if let Err(error) = server.store.release(self.key(), &holder, now_ms).await {
+            tracing::warn!(%error, task = self.id, "cannot release the lease of a task");
+        }
+    }
+
+    /// Writes the state that the task has by now.
+    async fn write(&self, server: &Server) -> Written {
         // What is written last must be the last state.
         let _order = self.write_order.lock().await;
+        let status = {
+            let state = self.lock();
+            state.end.as_ref().unwrap_or(&state.status).clone()
+        };
         let now_ms = server.platform.now_ms();
         if now_ms >= self.leased_until_ms.load(Ordering::Relaxed)
             && matches!(self.keep_lease(server).await, Ok(false))
         {
             return Written::NotOurs;
         }
-        let mut bytes = self.encode(status);
+        let mut bytes = self.encode(&status);
         let is_whole = bytes.len() <= RECORD_BYTES_MAX;
         if !is_whole {
             let is_open = matches!(status, TaskStatus::Working | TaskStatus::InputRequired(_));
@@ -232,7 +273,7 @@ impl Task {
                     let mut state = self.lock();
                     state.is_unresumable = true;
                     state.journal.set_memo(None);
-                    record::encode(self.created_ms, self.ttl_ms, self.call.as_ref(), &state, status)
+                    record::encode(self.created_ms, self.ttl_ms, self.call.as_ref(), &state, &status)
                 }
                 false => self.encode(&lost),
             };
@@ -371,6 +412,10 @@ impl super::Tasks {
         let now_ms = server.platform.now_ms();
         let is_open = matches!(record.state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
         if is_open {
+            // Whoever asks while the process ends would have it begin here what it has just let go of.
+            if self.is_released.load(Ordering::Relaxed) {
+                return Ok(FoundTask::Elsewhere(task_of(server, id.into(), owner, record).snapshot()));
+            }
             let key = StoreKey { namespace: Namespace::Tasks, owner: &owner, name: id.as_bytes() };
             let lease = server.store.lease(key, &self.holder(server), Ttl { ms: LEASE_MS }, now_ms).await;
             if let LeaseOutcome::HeldByOther { .. } = lease.map_err(store_failure)? {
@@ -412,16 +457,15 @@ impl super::Tasks {
 
     /// Lets go of all tasks, so that another process need not wait until the leases end.
     pub(crate) async fn release_all(&self, server: &Server) {
+        self.is_released.store(true, Ordering::Relaxed);
         let open: Vec<Arc<Task>> = self.lock().values().filter(|task| task.is_active()).cloned().collect();
         for task in open {
             // A request that comes while the process stops finds it in the store, as every other process does.
-            self.lock().remove(&task.id);
+            self.forget(&task);
             task.abort();
             task.save(server).await;
-            let now_ms = server.platform.now_ms();
-            if let Err(error) = server.store.release(task.key(), &self.holder(server), now_ms).await {
-                tracing::warn!(%error, task = task.id, "cannot release the lease of a task");
-            }
+            task.let_go();
+            task.release_lease(server).await;
         }
     }
 }
@@ -639,7 +683,7 @@ fn task_of(server: &Server, id: String, owner: OwnerDigest, record: TaskRecord) 
         changed_notify: Notify::new(),
         dirty_notify: Notify::new(),
         inbox_notify: Notify::new(),
-        saved_changes: watch::Sender::new(0),
+        saved: watch::Sender::default(),
         written: AtomicU64::new(sequence.0),
         leased_until_ms: AtomicU64::new(0),
         goes_on_elsewhere: AtomicBool::new(false),

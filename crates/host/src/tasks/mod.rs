@@ -134,6 +134,8 @@ pub(crate) struct Tasks {
     tasks: Mutex<HashMap<String, Arc<Task>>>,
     /// Identifies this process where it holds a lease.
     holder: std::sync::OnceLock<[u8; 16]>,
+    /// Whether the process is about to end: what it let go of is not for it to continue.
+    is_released: AtomicBool,
 }
 
 pub(crate) struct Task {
@@ -160,7 +162,7 @@ pub(crate) struct Task {
     /// Notified when the store has a message of the client.
     inbox_notify: Notify,
     /// How many of the changes in [`TaskState::changes`] the store has.
-    saved_changes: watch::Sender<u64>,
+    saved: watch::Sender<SavedChanges>,
     /// The sequence of the record that this process wrote last, or found.
     written: AtomicU64,
     /// Until then, no other process runs it.
@@ -169,6 +171,14 @@ pub(crate) struct Task {
     goes_on_elsewhere: AtomicBool,
     /// Held while a state is encoded and written.
     write_order: tokio::sync::Mutex<()>,
+}
+
+/// What the store has of a task.
+#[derive(Debug, Clone, Copy, Default)]
+struct SavedChanges {
+    count: u64,
+    /// This process writes no more: another one has the task, or may take it.
+    is_over: bool,
 }
 
 struct TaskState {
@@ -236,7 +246,7 @@ impl Tasks {
             changed_notify: Notify::new(),
             dirty_notify: Notify::new(),
             inbox_notify: Notify::new(),
-            saved_changes: watch::Sender::new(0),
+            saved: watch::Sender::default(),
             written: AtomicU64::new(0),
             leased_until_ms: AtomicU64::new(0),
             goes_on_elsewhere: AtomicBool::new(false),
@@ -274,6 +284,14 @@ impl Tasks {
 
     pub(crate) fn snapshot(&self, id: &str) -> Option<TaskSnapshot> {
         self.lock().get(id).map(|task| task.snapshot())
+    }
+
+    /// Another process has the task now.
+    fn forget(&self, task: &Arc<Task>) {
+        let mut tasks = self.lock();
+        if tasks.get(&task.id).is_some_and(|known| Arc::ptr_eq(known, task)) {
+            tasks.remove(&task.id);
+        }
     }
 
     pub(crate) fn close(&self) {
@@ -423,15 +441,12 @@ impl Task {
             let left_ms = (task.created_ms + task.ttl_ms).saturating_sub(server.platform.now_ms());
             let work = tokio::time::timeout(Duration::from_millis(left_ms), work);
             let Some(status) = task.keep_recording(&server, work).await else {
-                // Another replica has it now.
-                server.tasks.lock().remove(&task.id);
+                server.tasks.forget(&task);
                 return;
             };
             let status = status.unwrap_or(TaskStatus::Failed(expired));
-            task.lock().end = Some(status.clone());
             if !task.record_end(&server, &status).await {
-                task.lock().end = None;
-                server.tasks.lock().remove(&task.id);
+                server.tasks.forget(&task);
                 return;
             }
             record.report(&status);
@@ -502,8 +517,8 @@ impl Task {
     }
 
     /// Cancels the task. A finished task stays as it is. Returns what writes it to the store: until then, a process that
-    /// starts would continue the task.
-    pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) -> Option<JoinHandle<()>> {
+    /// starts would continue the task; and whether that was still this process's to do.
+    pub(crate) fn cancel(self: &Arc<Self>, server: &Arc<Server>) -> Option<JoinHandle<bool>> {
         {
             let mut state = self.lock();
             let has_ended = !matches!(state.status, TaskStatus::Working | TaskStatus::InputRequired(_));
@@ -519,20 +534,21 @@ impl Task {
         server.subscriptions.notify_task(&self.id);
         // A task of its own: the client may go away meanwhile.
         let (task, server) = (self.clone(), server.clone());
-        Some(tokio::spawn(async move {
-            task.record_end(&server, &TaskStatus::Cancelled).await;
-        }))
+        Some(tokio::spawn(async move { task.record_end(&server, &TaskStatus::Cancelled).await }))
     }
 
-    /// Waits until the task has finished.
-    pub(crate) async fn wait_until_done(&self) -> TaskSnapshot {
+    /// Waits until the task has finished. `None`: this process does not have it any more.
+    pub(crate) async fn wait_until_done(&self) -> Option<TaskSnapshot> {
         loop {
             let changed = self.changed_notify.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             let view = self.snapshot();
             if !matches!(view.status, TaskStatus::Working | TaskStatus::InputRequired(_)) {
-                return view;
+                return Some(view);
+            }
+            if self.is_let_go() {
+                return None;
             }
             changed.await;
         }
@@ -544,7 +560,7 @@ impl Task {
         server: &Server,
         connection: &ConnectionState,
         events: &EventSink,
-    ) -> TaskSnapshot {
+    ) -> Option<TaskSnapshot> {
         // A request that the client answered is not sent again: after an invalid response it is open under a new key.
         let mut sent_keys: Vec<String> = Vec::new();
         let mut open = OpenRequests::new(events.clone());
@@ -564,7 +580,12 @@ impl Task {
                         }
                     }
                 }
-                TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => return view,
+                TaskStatus::Completed(_) | TaskStatus::Failed(_) | TaskStatus::Cancelled => {
+                    return Some(view);
+                }
+            }
+            if self.is_let_go() {
+                return None;
             }
             tokio::select! {
                 biased;

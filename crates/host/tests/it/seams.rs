@@ -9,6 +9,7 @@ mod policies;
 mod relay;
 mod replicas;
 mod rounds;
+mod task_handover;
 mod task_ownership;
 mod ticket_memo;
 

@@ -82,6 +82,8 @@ pub fn serve(
             }
         }
     });
+    // Calls that became tasks meanwhile.
+    runtime.block_on(conversation.server.release_tasks());
     conversation.state.close();
     conversation.sink.finish_unless_stalled();
     Ok(())
@@ -108,6 +110,7 @@ pub async fn shut_down(server: &Server, output: &StdoutWriter) {
     if tokio::time::timeout(SHUTDOWN_GRACE, idle).await.is_err() {
         tracing::debug!("cancelled running calls because the process was told to stop");
     }
+    server.release_tasks().await;
     output.finish(SHUTDOWN_GRACE);
 }
 

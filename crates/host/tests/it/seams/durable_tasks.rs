@@ -448,6 +448,8 @@ struct SlowStore {
     engine: Arc<dyn Store>,
     /// Whether writes wait.
     is_stuck: Arc<tokio::sync::watch::Sender<bool>>,
+    /// Whether what waits is the reply, and not the write.
+    keeps_replies: bool,
 }
 
 impl SlowStore {
@@ -456,7 +458,13 @@ impl SlowStore {
         reply: impl FnOnce(&dyn Store) -> Reply<T> + Send + 'static,
     ) -> Reply<T> {
         let (engine, mut stuck) = (self.engine.clone(), self.is_stuck.subscribe());
+        let keeps_replies = self.keeps_replies;
         Reply::later(async move {
+            if keeps_replies {
+                let replied = reply(&*engine).await;
+                let _ = stuck.wait_for(|stuck| !stuck).await;
+                return replied;
+            }
             let _ = stuck.wait_for(|stuck| !stuck).await;
             reply(&*engine).await
         })
@@ -531,8 +539,18 @@ impl Store for SlowStore {
 impl Cluster {
     /// A cluster whose store can be held up, and by what. Each write that waits listens to it.
     pub(super) fn with_slow_store() -> (Self, Arc<tokio::sync::watch::Sender<bool>>) {
+        Self::with_slow(false)
+    }
+
+    /// A cluster whose store does what it is asked to at once, and says so later.
+    pub(super) fn with_slow_replies() -> (Self, Arc<tokio::sync::watch::Sender<bool>>) {
+        Self::with_slow(true)
+    }
+
+    fn with_slow(keeps_replies: bool) -> (Self, Arc<tokio::sync::watch::Sender<bool>>) {
         let (cluster, is_stuck) = (Self::new(), Arc::new(tokio::sync::watch::Sender::new(false)));
-        let store = Arc::new(SlowStore { engine: cluster.store.clone(), is_stuck: is_stuck.clone() });
+        let (engine, stuck) = (cluster.store.clone(), is_stuck.clone());
+        let store = Arc::new(SlowStore { engine, is_stuck: stuck, keeps_replies });
         (Self { store, ..cluster }, is_stuck)
     }
 }
@@ -579,13 +597,14 @@ async fn a_task_that_is_cancelled_before_its_creation_is_answered_never_runs() {
     let (cluster, is_stuck) = Cluster::with_slow_store();
     let runs = Arc::new(AtomicUsize::new(0));
     let counted = runs.clone();
-    let one = cluster.start(vec![provider(vec![task_tool("run")], move |_, _| {
+    let run = provider(vec![task_tool("run")], move |_, _| {
         let counted = counted.clone();
         Run::Now(Outcome::Detach(DetachedWork::from_future(async move {
             counted.fetch_add(1, Ordering::SeqCst);
             ToolResult::text("ran").into()
         })))
-    })]);
+    });
+    let one = cluster.start(vec![run.clone()]);
     let ada = CallerIdentity { principal: Principal::local("ada").expect("valid"), ..ANONYMOUS };
     let ask = |message: String| {
         let (one, ada) = (one.clone(), ada.clone());
@@ -606,6 +625,14 @@ async fn a_task_that_is_cancelled_before_its_creation_is_answered_never_runs() {
     settle().await;
     let state = ask(request("tasks/get", &format!(r#""taskId":"{id}""#))).await.expect("no panic");
     assert_eq!(member(&state, "status"), "cancelled");
+    // Nor in a later process.
+    one.close();
+    cluster.outlive_the_lease();
+    let other = cluster.start(vec![run]);
+    other.resume_tasks().await;
+    settle().await;
+    let message = request("tasks/get", &format!(r#""taskId":"{id}""#));
+    assert_eq!(member(&respond_as(&other, &ada, &message).await, "status"), "cancelled");
     assert_eq!(runs.load(Ordering::SeqCst), 0);
 }
 
