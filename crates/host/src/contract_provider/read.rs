@@ -395,7 +395,10 @@ impl ProviderInner {
                 None => NOT_A_CURSOR,
             },
             Err(OpenError::Malformed | OpenError::Mismatch) => NOT_A_CURSOR,
-            Err(OpenError::UnknownKey(_) | OpenError::KeyExpired(_)) => {
+            Err(OpenError::KeyExpired(_)) => {
+                "the server's keys have changed since this cursor was issued, and the old key is no longer accepted; start again without a cursor"
+            }
+            Err(OpenError::UnknownKey(_)) => {
                 "this cursor was encrypted with a key that this server does not have (any more): another server issued it, or the key file was replaced; start again without a cursor"
             }
         };

@@ -5,6 +5,7 @@ mod catalogs;
 mod consent;
 mod durable_tasks;
 mod nested;
+mod plain_calls;
 mod policies;
 mod relay;
 mod replicas;

@@ -136,6 +136,56 @@ fn after_a_rotation_older_keys_are_accepted_until_the_overlap_ends() {
     assert!(refusal.to_string().contains("keys have changed"), "{refusal}");
 }
 
+/// Lets `project` rotate its keys, and waits until `old` does not open any more.
+fn end_all_keys(project: &TestProject, mut old: impl FnMut() -> Value) -> Value {
+    assert_eq!(project.run(&["keys", "rotate", "--key-file", "keys", "--overlap", "0s"]).code, Some(0));
+    let waited = std::time::Instant::now();
+    loop {
+        let answer = old();
+        if answer.to_string().contains("keys have changed") {
+            return answer;
+        }
+        assert!(waited.elapsed() < TEST_TIMEOUT, "a key that has ended is still accepted: {answer}");
+    }
+}
+
+#[test]
+fn after_a_rotation_cursors_and_questions_are_accepted_until_the_overlap_ends() {
+    let project = TestProject::example("stock");
+    let (one, other) = (start(&project, "keys"), start(&project, "keys"));
+    let none = json!({});
+    let page = call(&one, "list_stock", &json!({"limit": 2}), &none);
+    let page = &page["result"]["structuredContent"];
+    let list = json!({"limit": 1, "cursor": page["nextCursor"]});
+    let delete = |row: usize| json!({"sku": page["items"][row]["sku"]});
+    let asked = [0, 1].map(|row| answer_all(&call(&one, "delete_stock", &delete(row), &none)));
+
+    assert_eq!(project.run(&["keys", "rotate", "--key-file", "keys"]).code, Some(0));
+    let next = call(&other, "list_stock", &list, &none);
+    assert!(next["result"]["structuredContent"]["items"][0]["sku"].is_string(), "{next}");
+    let deleted = call(&other, "delete_stock", &delete(0), &asked[0]);
+    assert_eq!(deleted["result"]["structuredContent"]["outcome"], "deleted", "{deleted}");
+
+    let refused = end_all_keys(&project, || call(&other, "list_stock", &list, &none));
+    assert_eq!(refused["result"]["structuredContent"]["code"], "invalid_arguments", "{refused}");
+    for server in [&one, &other] {
+        let refused = call(server, "delete_stock", &delete(1), &asked[1]);
+        assert!(refused["error"]["message"].to_string().contains("keys have changed"), "{refused}");
+    }
+    let kept = call(&one, "get_stock", &delete(1), &none);
+    assert_eq!(kept["result"]["structuredContent"]["sku"], page["items"][1]["sku"], "{kept}");
+}
+
+/// Says yes to everything that a result asks.
+fn answer_all(asked: &Value) -> Value {
+    let form = &asked["result"]["inputRequests"]
+        .as_object()
+        .and_then(|all| all.values().next())
+        .expect("a question")["params"]["requestedSchema"]["properties"];
+    let yes = form.as_object().expect("a form").keys().map(|name| (name.clone(), json!(true))).collect();
+    answer_to(asked, &Value::Object(yes))
+}
+
 const REPORT: &[u8] = br#"
 export const metadata = { description: "Writes a report.", task: "optional" };
 export default async (_: {}, ctx: any) => {

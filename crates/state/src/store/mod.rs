@@ -2,7 +2,7 @@
 //!
 //! A [`Store`] has few operations, which any engine can offer atomically. A call that needs none of them never touches the
 //! store. Every record belongs to an owner, ends after its time to live, and counts against [`StoreLimits`]. Time is an
-//! argument. Notifications between replicas are not part of it yet. ADR 0042 has the reasons.
+//! argument. It notifies nobody: replicas read a stream of it from time to time (ADR 0290). ADR 0042 has the reasons.
 
 mod encrypted;
 mod limits;
@@ -105,7 +105,7 @@ pub struct StreamPage {
     pub has_gap: bool,
 }
 
-/// Why a operation failed. [`StoreError::Full`] and [`StoreError::TooLarge`] changed nothing. After
+/// Why an operation failed. [`StoreError::Full`] and [`StoreError::TooLarge`] changed nothing. After
 /// [`StoreError::Unavailable`] it is unknown. What is damaged or has lost its key is gone once it was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {

@@ -7,7 +7,7 @@ use super::super::{
     LeaseOutcome, Namespace, PutOutcome, Sequence, StoreError, StoreKey, StoreLimits, StreamPage,
 };
 
-/// Why a operation ended early.
+/// Why an operation ended early.
 #[derive(Debug)]
 pub(super) enum OperationError {
     Refused(StoreError),
