@@ -103,6 +103,11 @@ pub(crate) enum CallRoute<'r> {
 }
 
 impl Registry {
+    /// A client connects or reads a list.
+    pub(crate) fn looked_at(&self) {
+        self.slots.iter().for_each(|slot| slot.provider.looked_at());
+    }
+
     /// Joins compiled catalogs, for all callers and for each role. What is the same as in `previous` is not compiled again.
     pub(crate) fn new(
         slots: Vec<ProviderSlot>,

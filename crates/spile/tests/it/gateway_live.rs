@@ -117,7 +117,7 @@ fn a_server_of_the_settings_takes_no_name_of_one_that_the_gateway_serves_itself(
         // The other one is the sign that the file was read.
         let servers = json!({name: customers(), "people": customers()});
         write_settings(&project, &servers, &json!({}), &json!({}));
-        wait_until("the other server joins", || lists(&gateway, "/mcp/people", "lookup_customer"));
+        wait_until("the other server joins", || lists(&gateway, "/mcp", "mcp__people__lookup_customer"));
         assert_eq!(tool_names(&gateway, "/mcp/my-stock"), own, "{name}");
         assert!(lists(&gateway, "/mcp", "mcp__my_stock__list_stock"), "{name}");
         assert!(!lists(&gateway, "/mcp", "mcp__my_stock__list_customers"), "{name}");
