@@ -70,6 +70,10 @@ pub enum CallEvent {
     CancelInputRequest {
         id: u64,
     },
+    /// The user has done what the input request `id` asked for at a URL.
+    ElicitationComplete {
+        id: u64,
+    },
     /// End the caller's stream if the caller can resume it. The call continues.
     PauseStream {
         retry_ms: u64,
@@ -100,11 +104,15 @@ struct SinkShared {
 struct SinkQueue {
     events: VecDeque<CallEvent>,
     last_progress: Option<f64>,
+    /// The input requests by URL that were sent, oldest first.
+    asked_urls: VecDeque<(Box<str>, u64)>,
     waker: Option<Waker>,
 }
 
 impl EventSink {
     pub const EVENTS_MAX: usize = 256;
+    /// Of more input requests by URL in one call, the oldest are forgotten.
+    const ASKED_URLS_MAX: usize = 64;
 
     pub fn new(filter: EventFilter) -> Self {
         Self(Some(Arc::new(SinkShared {
@@ -168,10 +176,24 @@ impl EventSink {
     /// Sends an input request. The limit does not apply: there are few (one round at a time) and none may be lost.
     pub fn request_input(&self, id: u64, request: InputRequest, task_id: Option<&str>) {
         if let Some(shared) = &self.0 {
-            shared.push(
-                shared.lock(),
-                CallEvent::InputRequest { id, request, task_id: task_id.map(Into::into) },
-            );
+            let mut queue = shared.lock();
+            if let InputRequest::Url { url, .. } = &request {
+                if queue.asked_urls.len() >= Self::ASKED_URLS_MAX {
+                    queue.asked_urls.pop_front();
+                }
+                queue.asked_urls.push_back((url.as_str().into(), id));
+            }
+            shared.push(queue, CallEvent::InputRequest { id, request, task_id: task_id.map(Into::into) });
+        }
+    }
+
+    /// Tells the caller that the user has done what an input request asked for at this URL. Ignored if there was none.
+    pub fn complete_elicitation(&self, url: &str) {
+        let Some(shared) = &self.0 else { return };
+        let mut queue = shared.lock();
+        let asked = queue.asked_urls.iter().position(|(asked, _)| **asked == *url);
+        if let Some((_, id)) = asked.and_then(|at| queue.asked_urls.remove(at)) {
+            shared.push(queue, CallEvent::ElicitationComplete { id });
         }
     }
 

@@ -45,6 +45,9 @@ pub trait Provider: Send + Sync {
     /// A client says that its roots have changed. `principal` and `session` are those of its calls.
     fn client_roots_changed(&self, _principal: &Principal, _session: Option<[u8; 16]>) {}
 
+    /// A client connects or reads a list. Cheap: this happens often.
+    fn looked_at(&self) {}
+
     /// Whether a round that runs twice with the same answers has the effect of one. For all other providers the host
     /// accepts each `requestState` once.
     fn repeats_rounds_safely(&self) -> bool {

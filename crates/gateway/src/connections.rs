@@ -4,11 +4,11 @@
 //! handshake era that is said once for a connection, and a server may keep state for it: each session of a caller has
 //! its own, opened at its first call and closed when it was idle for long.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use json::Json;
+use json::{Json, Node};
 use servers::manager::{CallerConnection, Manager, ServerCallError};
 use spile_core::{CatalogChange, ClientCapabilities, EventSink, InputRequest, LogLevel};
 use tokio::sync::{Notify, oneshot};
@@ -171,6 +171,27 @@ impl CallerConnections {
         Ok(opened)
     }
 
+    /// A call on this connection timed out: it may be the server that hangs, and not the call. Then the caller's next call gets
+    /// another connection; it waits until that is known.
+    pub(crate) fn suspect(&self, server: &str, key: &CallerKey, link: Arc<Link>) {
+        let key = SlotKey { server: server.into(), caller: key.clone() };
+        let Some(slot) = self.lock().get(&key).cloned() else { return };
+        let (server, runtime) = (key.server, tokio::runtime::Handle::try_current());
+        let Ok(runtime) = runtime else { return };
+        runtime.spawn(async move {
+            let mut current = slot.link.lock().await;
+            let is_current = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &link));
+            if is_current && link.connection.hangs().await {
+                tracing::warn!(
+                    server = &*server,
+                    "a connection of a caller hangs; its next call gets another one"
+                );
+                *current = None;
+                slot.forget_open_link();
+            }
+        });
+    }
+
     fn slot(&self, key: SlotKey, now_ms: u64) -> Result<Arc<Slot>, NoConnection> {
         let mut slots = self.lock();
         if let Some(slot) = slots.get(&key) {
@@ -312,6 +333,10 @@ impl Slot {
         *self.open_link.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
     }
 
+    fn forget_open_link(&self) {
+        *self.open_link.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     fn last_used_ms(&self) -> u64 {
         *self.last_used_ms.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -361,7 +386,12 @@ struct InboxContent {
     questions_total: u32,
     /// The events of the round that runs now.
     events: EventSink,
+    /// The server's ids of elicitations by URL that may be completed later, and the URLs. Oldest first.
+    elicitations: VecDeque<(String, String)>,
 }
+
+/// Of more elicitations by URL in one call, the oldest are forgotten.
+const ELICITATIONS_MAX: usize = 64;
 
 /// A question of the server, and where its answer goes.
 pub(crate) struct Question {
@@ -413,6 +443,30 @@ impl CallInbox {
         answer
     }
 
+    /// The server may say later that what it asks for at this URL is done.
+    fn remember_elicitation(&self, params: Node<'_>) {
+        let text = |key: &str| Some(params.get(key)?.str()?.into_owned());
+        let (Some(id), Some(url)) = (text("elicitationId"), text("url")) else { return };
+        let mut content = self.lock();
+        if content.elicitations.len() >= ELICITATIONS_MAX {
+            content.elicitations.pop_front();
+        }
+        content.elicitations.push_back((id, url));
+    }
+
+    /// Returns whether the call has asked under this id.
+    fn complete_elicitation(&self, id: &str) -> bool {
+        let mut content = self.lock();
+        let asked = content.elicitations.iter().position(|(asked, _)| asked == id);
+        let Some((_, url)) = asked.and_then(|at| content.elicitations.remove(at)) else { return false };
+        let events = content.events.clone();
+        drop(content);
+        events.complete_elicitation(&url);
+        // The call does not hang: its user is busy with it.
+        self.arrived.notify_one();
+        true
+    }
+
     /// Waits for work of our own that the server waits for: the call does not hang meanwhile.
     async fn keep_alive<T>(&self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
@@ -432,7 +486,8 @@ impl CallInbox {
 impl RunningCalls {
     /// Before the call is sent: the server may ask at once.
     pub(crate) fn add(self: &Arc<Self>, caller: SamplingCaller, events: EventSink) -> Arc<CallInbox> {
-        let content = InboxContent { questions: Vec::new(), questions_total: 0, events };
+        let elicitations = VecDeque::new();
+        let content = InboxContent { questions: Vec::new(), questions_total: 0, events, elicitations };
         let (content, arrived) = (Mutex::new(content), Notify::new());
         let inbox = Arc::new(CallInbox { id: OnceLock::new(), caller, content, arrived });
         self.lock().push(inbox.clone());
@@ -481,6 +536,12 @@ impl RunningCalls {
             Some(id) => calls.iter().find(|call| call.id.get() == Some(&id)).cloned(),
             None => calls.first().filter(|_| calls.len() == 1).cloned(),
         }
+    }
+
+    /// The server says that what it asked for at a URL is done.
+    fn complete_elicitation(&self, id: &str) {
+        let calls: Vec<Arc<CallInbox>> = self.lock().clone();
+        let _ = calls.iter().any(|call| call.complete_elicitation(id));
     }
 
     /// Passes a log message of a shared connection on to the call that it belongs to.
@@ -568,11 +629,13 @@ impl ClientHandler for CallerHandler {
         let Some(inbox) = self.calls.of_one_caller(request.call) else {
             return Box::pin(std::future::ready(declined("no call is running that could ask")));
         };
-        match input_request(request.kind, request.params.to_doc().root()) {
+        let params = request.params.to_doc();
+        match input_request(request.kind, params.root()) {
             Err(reason) => Box::pin(std::future::ready(declined(reason))),
             Ok(request) => match (self.local.answerer(&self.server, self.capabilities, &request), request) {
                 (Answerer::Model, InputRequest::Sampling { params }) => self.sample(inbox, params),
                 (Answerer::Client | Answerer::Model | Answerer::Roots, request) => {
+                    inbox.remember_elicitation(params.root());
                     let answer = inbox.ask(request, false);
                     Box::pin(async move { answered(answer.await) })
                 }
@@ -588,6 +651,7 @@ impl ClientHandler for CallerHandler {
                     inbox.log(level, logger.as_deref(), data);
                 }
             }
+            ConnectionEvent::ElicitationCompleted(id) => self.calls.complete_elicitation(id),
             // A server may tell this session alone, whoever subscribed.
             ConnectionEvent::CatalogChanged(_) => {
                 if let Some(manager) = self.manager.upgrade() {

@@ -218,6 +218,11 @@ impl Gateway {
         self.manager.close().await;
     }
 
+    /// Somebody reads what all servers offer.
+    pub fn looked_at(&self) {
+        self.server_names().iter().for_each(|name| self.manager.looked_at(name));
+    }
+
     /// Offers what the servers offer now. Otherwise that happens a moment after they have changed.
     pub fn refresh(&self) {
         for served in self.all() {

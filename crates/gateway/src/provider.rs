@@ -236,6 +236,10 @@ impl Provider for RemoteProvider {
         self.server.unwatch(uri);
     }
 
+    fn looked_at(&self) {
+        self.server.manager.looked_at(&self.server.name);
+    }
+
     fn client_roots_changed(&self, principal: &Principal, session: Option<[u8; 16]>) {
         self.server.client_roots_changed(principal.id(), session);
     }

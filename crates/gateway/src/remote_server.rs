@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use json::{Doc, Json, Node};
-use servers::manager::{CallFailure, Manager};
+use servers::manager::{CallFailure, Manager, ServerCallError};
 use spile_core::text::{hex, parse_hex};
 use spile_core::{
     Call, CallContext, CallError, CallResult, CallTarget, ClientCapabilities, CompletionRef, EventSink,
@@ -361,7 +361,7 @@ impl RemoteServer {
                 Step::Ended(Ok(result)) => return self.ended(result),
                 Step::Ended(Err(error)) => error,
             };
-            match link.connection.call_failed(error).await {
+            match self.call_failed(call, &link, error).await {
                 CallFailure::Final(error) => return failed(error),
                 CallFailure::NotSent(error) | CallFailure::TokenRefused(error) if is_repeated => {
                     return failed(error);
@@ -451,6 +451,15 @@ impl RemoteServer {
         }
     }
 
+    /// Decides what a failed call means for its caller, and for the connection.
+    async fn call_failed(&self, call: &CallToForward, link: &Arc<Link>, error: ClientError) -> CallFailure {
+        let failure = link.connection.call_failed(error).await;
+        if let CallFailure::Final(ServerCallError::Timeout { .. }) = failure {
+            self.connections.suspect(&self.name, &call.key, link.clone());
+        }
+        failure
+    }
+
     /// The outcome of a call that is not sent again.
     pub(crate) async fn failed_for_good(
         &self,
@@ -458,7 +467,7 @@ impl RemoteServer {
         forwarded: &ForwardedCall,
         error: ClientError,
     ) -> Outcome {
-        match forwarded.link.connection.call_failed(error).await {
+        match self.call_failed(call, &forwarded.link, error).await {
             CallFailure::Final(error) | CallFailure::NotSent(error) | CallFailure::TokenRefused(error) => {
                 results::failed(&self.name, call.target, &call.name, error)
             }

@@ -1,6 +1,7 @@
 //! How a call to another server ended, for its caller.
 
 use servers::manager::ServerCallError;
+use servers::oauth::Challenge;
 use spile_core::{CallError, CallTarget, ClientCapabilities, ItemKind, Outcome, ToolError, ToolErrorCode};
 use wire::client::{ClientError, ServerError};
 use wire::error::ErrorCode;
@@ -10,6 +11,9 @@ use crate::connections::NoConnection;
 
 /// How soon a caller may try again when all connections are in use.
 const RETRY_MS: u64 = 1000;
+
+/// More scopes than this are shown to nobody.
+const SCOPES_BYTES_MAX: usize = 500;
 
 /// What failed, and on which side.
 pub(crate) fn failed(server: &str, target: CallTarget, name: &str, error: ServerCallError) -> Outcome {
@@ -25,12 +29,30 @@ pub(crate) fn failed(server: &str, target: CallTarget, name: &str, error: Server
             let message = format!("{error}, and may have been executed");
             unavailable(target, ToolErrorCode::Timeout, false, message)
         }
-        ServerCallError::Timeout { after_ms, .. } => CallError::Timeout { after_ms }.into(),
+        ServerCallError::TooLong { .. } if target == CallTarget::Tool => {
+            let message = format!("{error}; it may have been executed");
+            unavailable(target, ToolErrorCode::Timeout, false, message)
+        }
+        ServerCallError::Timeout { after_ms, .. } | ServerCallError::TooLong { after_ms, .. } => {
+            CallError::Timeout { after_ms }.into()
+        }
         ServerCallError::NeedsAuth { ref server } => {
             let message = format!("{error}: run `spile login {server}`");
             unavailable(target, ToolErrorCode::Forbidden, false, message)
         }
-        ServerCallError::NeedsScope { .. } | ServerCallError::Disabled { .. } => {
+        ServerCallError::NeedsScope { ref server, ref challenge } => {
+            let missing = missing_scopes(challenge.as_deref());
+            let message = match missing {
+                Some(scopes) => {
+                    format!(
+                        "{error}: it needs the scopes `{scopes}`; run `spile login {server} --oauth-scope '{scopes}'`"
+                    )
+                }
+                None => error.to_string(),
+            };
+            unavailable(target, ToolErrorCode::Forbidden, false, message)
+        }
+        ServerCallError::Disabled { .. } => {
             unavailable(target, ToolErrorCode::Forbidden, false, error.to_string())
         }
         // The call may have run: whether to repeat it is the caller's decision.
@@ -52,6 +74,15 @@ pub(crate) fn failed(server: &str, target: CallTarget, name: &str, error: Server
             unavailable(target, ToolErrorCode::SourceUnavailable, is_refused, message)
         }
     }
+}
+
+/// The scopes that the server names, if they are safe in a command that a person copies.
+fn missing_scopes(challenge: Option<&str>) -> Option<String> {
+    let challenge = Challenge::parse(challenge?).filter(Challenge::is_insufficient_scope)?;
+    let scopes = challenge.scopes?.join(" ");
+    let is_safe = |c: char| c.is_ascii_alphanumeric() || " :._/~+=@,*-".contains(c);
+    let is_usable = !scopes.is_empty() && scopes.len() <= SCOPES_BYTES_MAX && scopes.chars().all(is_safe);
+    is_usable.then_some(scopes)
 }
 
 pub(crate) fn no_connection(server: &str, target: CallTarget, name: &str, error: NoConnection) -> Outcome {

@@ -97,10 +97,12 @@ impl Server {
                 reply_channel,
             ),
             RequestKind::List(list, cursor) => {
+                registry.looked_at();
                 self.dispatch_list(&registry, list, cursor.as_deref(), &to, identity, peer)
             }
             RequestKind::Ping => empty_response(&registry, &to),
             RequestKind::Discover => {
+                registry.looked_at();
                 let mut body = Vec::with_capacity(512);
                 encode::discover(
                     &mut body,
@@ -112,6 +114,7 @@ impl Server {
                 ok_response(body)
             }
             RequestKind::Initialize { negotiated_version, capabilities } => {
+                registry.looked_at();
                 self.initialize(&registry, negotiated_version, capabilities, to, identity, &reply_channel)
             }
             // As a resource that does not exist, which may come into being: its changes stay hidden, too.

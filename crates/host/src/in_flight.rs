@@ -112,7 +112,10 @@ impl InFlight {
             CallEvent::InputRequest { .. } => {
                 encode::call_event(event, &self.reply_to).map(OutgoingMessage::Request)
             }
-            CallEvent::Progress { .. } | CallEvent::Log { .. } | CallEvent::CancelInputRequest { .. } => {
+            CallEvent::Progress { .. }
+            | CallEvent::Log { .. }
+            | CallEvent::CancelInputRequest { .. }
+            | CallEvent::ElicitationComplete { .. } => {
                 encode::call_event(event, &self.reply_to).map(OutgoingMessage::Notification)
             }
         }

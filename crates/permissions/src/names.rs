@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use servers::names;
 use spile_core::ItemKind;
 
 /// What stands behind an item of the catalog.
@@ -47,38 +48,67 @@ pub struct ToolNames {
     /// The name in the catalog.
     pub listed: String,
     pub origin: Option<Origin>,
+    /// Whether a server other than its own may have chosen `listed`.
+    is_listed_shared: bool,
+    /// Whether Claude Code's name leads to the server.
+    is_claude_clear: bool,
+    /// Claude Code's name, then others.
     other: Vec<OtherName>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct OtherName {
     name: String,
-    /// Whether another tool of the same server may have it too. `a.b` and `a_b` are both `a_b` in Claude Code.
+    /// Whether another tool may have it too. `a.b` and `a_b` of one server are both `a_b` in Claude Code, and the tool `x` of
+    /// the server `a__b` has the name that the tool `b__x` of the server `a` has.
     is_shared: bool,
 }
 
 impl ToolNames {
     pub fn new(listed: &str, origin: Option<Origin>) -> Self {
-        let other = match &origin {
-            None => Vec::new(),
-            Some(Origin { server, name }) => {
-                let (claude_server, claude_name) = (claude_part(server), claude_part(name));
-                let claude = format!("{PREFIX}{claude_server}{SEPARATOR}{claude_name}");
-                let is_listed = sanitize(&claude) == listed;
-                let claude = OtherName { name: claude, is_shared: !is_listed && claude_name != *name };
-                let public = format!("{PREFIX}{}{SEPARATOR}{}", sanitize(server), sanitize(name));
-                let public = OtherName { name: public, is_shared: sanitize(name) != *name };
-                // In a catalog of one server, tools are listed under their own names.
-                let has_public = !listed.starts_with(PREFIX) && public.name != claude.name;
-                std::iter::once(claude).chain(has_public.then_some(public)).collect()
-            }
+        let Some(Origin { server, name: tool }) = &origin else {
+            return Self {
+                listed: listed.to_owned(),
+                is_listed_shared: false,
+                is_claude_clear: false,
+                origin,
+                other: Vec::new(),
+            };
         };
-        Self { listed: listed.to_owned(), origin, other }
+        let claude_server = claude_part(server);
+        let claude_tool = claude_part(tool);
+        let claude = format!("{PREFIX}{claude_server}{SEPARATOR}{claude_tool}");
+        let own_part = names::server_part(server);
+        // Servers whose parts of public names are equal do not exist, and only one server has exactly this name.
+        let is_own_server = names::server_part_of(&claude) == Some(&*claude_server)
+            && (claude_server == *server || sanitize(&claude_server) == own_part);
+        let is_own_tool = claude_tool == *tool || sanitize(&claude) == listed;
+        let mut other = vec![OtherName { name: claude, is_shared: !(is_own_server && is_own_tool) }];
+        // In a catalog of one server, tools are listed under the names that the server chose.
+        let is_listed_shared = listed == tool || names::server_part_of(listed) != Some(&*own_part);
+        let mut public = names::possible_names(server, tool);
+        let exact = public.pop().map(|name| OtherName { name, is_shared: false });
+        let mut more: Vec<OtherName> = exact.into_iter().collect();
+        if is_listed_shared {
+            // It is not known which of these the tool has elsewhere; where the part of the server has a hash, people may leave
+            // it out.
+            public.push(format!("{PREFIX}{}{SEPARATOR}{}", sanitize(server), sanitize(tool)));
+            more.extend(public.into_iter().map(|name| OtherName { name, is_shared: true }));
+        }
+        for one in more {
+            if one.name != listed && !other.iter().any(|known| known.name == one.name) {
+                other.push(one);
+            }
+        }
+        Self { listed: listed.to_owned(), is_listed_shared, is_claude_clear: is_own_server, origin, other }
     }
 
-    /// The name that hooks get: Claude Code's where there is one, so that its scripts work unchanged.
+    /// The name that hooks get: Claude Code's, so that its scripts work unchanged, unless another server may be meant.
     pub fn for_hooks(&self) -> &str {
-        self.other.first().map_or(&self.listed, |claude| &claude.name)
+        match self.other.first().filter(|_| self.is_claude_clear) {
+            Some(claude) => &claude.name,
+            None => self.rule(),
+        }
     }
 
     /// Every name, for a rule that restricts.
@@ -88,8 +118,14 @@ impl ToolNames {
 
     /// The names that no other tool has, for a rule that allows.
     pub fn unambiguous(&self) -> impl Iterator<Item = &str> + Clone {
+        let listed = Some(&*self.listed).filter(|_| !self.is_listed_shared);
         let own = self.other.iter().filter(|other| !other.is_shared);
-        std::iter::once(&*self.listed).chain(own.map(|other| &*other.name))
+        listed.into_iter().chain(own.map(|other| &*other.name))
+    }
+
+    /// The name for a rule that allows this tool.
+    pub fn rule(&self) -> &str {
+        self.unambiguous().next().unwrap_or(&self.listed)
     }
 
     /// How people know it: the server and the tool.
@@ -103,6 +139,12 @@ impl ToolNames {
 
 pub(crate) const PREFIX: &str = "mcp__";
 pub(crate) const SEPARATOR: &str = "__";
+
+/// What the names of a server's tools start with, for a rule that restricts.
+pub(crate) fn server_prefixes(server: &str) -> [String; 3] {
+    let prefix = |part: &str| format!("{PREFIX}{part}{SEPARATOR}");
+    [names::prefix(server), prefix(&claude_part(server)), prefix(&sanitize(server))]
+}
 
 /// Claude Code keeps letters, digits, `_` and `-`.
 fn claude_part(name: &str) -> String {

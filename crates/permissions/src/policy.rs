@@ -348,7 +348,7 @@ impl Inner {
         let doc = facts.arguments.to_doc();
         let rule = self.rules.first_match(&facts.names, Some(doc.root()));
         let decision = decide(self.mode, facts.effect, rule, advice, facts.who_can_be_asked(self));
-        let reason = decision.reason(&facts.names.listed);
+        let reason = decision.reason(facts.names.rule());
         match decision.verdict {
             Verdict::Allow => Decided::Now(Box::new(facts.allow(reason, false))),
             Verdict::Refuse => Decided::Now(Box::new(facts.refuse(reason))),

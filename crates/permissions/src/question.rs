@@ -97,7 +97,7 @@ impl ApprovalRequest {
             call_id: String::new(),
             server: server.map(|server| cut_line(server, NAME_CHARS_MAX)),
             tool: cut_line(tool, NAME_CHARS_MAX),
-            rule: cut_line(&names.listed, NAME_CHARS_MAX),
+            rule: cut_line(names.rule(), NAME_CHARS_MAX),
             arguments: shown.collect(),
             arguments_left_out: count.saturating_sub(ARGUMENTS_MAX),
             reason: cut_line(reason, REASON_CHARS_MAX),

@@ -17,7 +17,7 @@ use json::{Node, NodeKind};
 use spile_core::ItemKind;
 
 use crate::glob::Glob;
-use crate::names::{Origin, PREFIX, SEPARATOR, ToolNames};
+use crate::names::{self, Origin, PREFIX, SEPARATOR, ToolNames};
 
 /// A list has no more rules.
 pub const RULES_MAX: usize = 10_000;
@@ -100,11 +100,11 @@ impl Rules {
     /// The rule that hides a prompt or resource: one that denies everything of its server.
     pub fn hides_server(&self, origin: &Origin) -> Option<&str> {
         // No tool has an empty name: what matches it, matches all tools of the server.
-        let names = ToolNames::new("", Some(Origin { name: String::new(), ..origin.clone() }));
+        let prefixes = names::server_prefixes(&origin.server);
         let list = &self.lists[RuleKind::Deny as usize];
         list.globs
             .iter()
-            .find(|(glob, _)| names.all().any(|name| glob.matches(name)))
+            .find(|(glob, _)| prefixes.iter().any(|prefix| glob.matches(prefix)))
             .map(|(_, text)| &**text)
     }
 

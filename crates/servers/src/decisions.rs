@@ -26,7 +26,7 @@ pub enum Permission {
     Changed,
     /// Disabled by the user.
     Disabled,
-    /// Disabled in its own file.
+    /// Disabled in its own file, or by a list of Claude Code.
     DisabledInFile,
     /// The entry is invalid.
     Invalid,
@@ -54,7 +54,7 @@ impl Decisions {
         if self.disabled.contains(&(server.source.path.clone(), server.name.clone())) {
             return Permission::Disabled;
         }
-        if !entry.is_enabled {
+        if server.disabling_file().is_some() {
             return Permission::DisabledInFile;
         }
         match server.source.trust {

@@ -407,6 +407,7 @@ impl ClientHandler for Observer {
             ConnectionEvent::Reinitialized(_)
             | ConnectionEvent::Log { .. }
             | ConnectionEvent::CatalogChanged(_)
+            | ConnectionEvent::ElicitationCompleted(_)
             | ConnectionEvent::Closed(_) => return,
         };
         let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner);

@@ -46,30 +46,53 @@ pub fn public_names<'t>(server: &str, tools: impl IntoIterator<Item = &'t str>) 
     let mut tools: Vec<&str> = tools.into_iter().collect();
     tools.sort_unstable();
     tools.dedup();
-    let prefix = format!("{PREFIX}{}{SEPARATOR}", server_part(server));
-    let room = NAME_CHARS_MAX - prefix.len();
-    let is_unchanged = |tool: &str| sanitize(tool) == tool && !tool.is_empty() && tool.len() <= room;
+    let prefix = prefix(server);
     let mut taken: BTreeMap<String, &str> = BTreeMap::new();
-    for tool in tools.iter().filter(|tool| is_unchanged(tool)) {
+    for tool in tools.iter().filter(|tool| is_unchanged(&prefix, tool)) {
         taken.insert(format!("{prefix}{tool}"), tool);
     }
-    for tool in tools.iter().filter(|tool| !is_unchanged(tool)) {
-        let plain = sanitize(tool);
-        let mut candidates = std::iter::once(plain.clone())
-            .filter(|plain| !plain.is_empty() && plain.len() <= room)
-            .chain((0..).map(|round: u32| {
-                let hash = match round {
-                    0 => short_hash(&[server, tool]),
-                    _ => short_hash(&[server, tool, &round.to_string()]),
-                };
-                let cut: String = plain.chars().take(room - hash.len() - 1).collect();
-                format!("{cut}_{hash}")
-            }))
-            .map(|name| format!("{prefix}{name}"));
-        let free = candidates.find(|name| !taken.contains_key(name));
+    for tool in tools.iter().filter(|tool| !is_unchanged(&prefix, tool)) {
+        let free = candidates(server, &prefix, tool).find(|name| !taken.contains_key(name));
         taken.insert(free.expect("there are more hashes than tools"), tool);
     }
     taken.into_iter().map(|(public, tool)| (tool, public)).collect()
+}
+
+/// The public names that a tool may have, whatever other tools its server has. The last one is no name of another tool: it
+/// is the tool's own name, or has its hash.
+pub fn possible_names(server: &str, tool: &str) -> Vec<String> {
+    let prefix = prefix(server);
+    let has_plain = fits(&prefix, &sanitize(tool));
+    let count = if has_plain && !is_unchanged(&prefix, tool) { 2 } else { 1 };
+    candidates(server, &prefix, tool).take(count).collect()
+}
+
+/// What the public names of a server's tools start with.
+pub fn prefix(server: &str) -> String {
+    format!("{PREFIX}{}{SEPARATOR}", server_part(server))
+}
+
+fn fits(prefix: &str, plain: &str) -> bool {
+    !plain.is_empty() && prefix.len() + plain.len() <= NAME_CHARS_MAX
+}
+
+fn is_unchanged(prefix: &str, tool: &str) -> bool {
+    sanitize(tool) == tool && fits(prefix, tool)
+}
+
+/// The names for a tool, best first.
+fn candidates(server: &str, prefix: &str, tool: &str) -> impl Iterator<Item = String> {
+    let plain = sanitize(tool);
+    let first = Some(format!("{prefix}{plain}")).filter(|_| fits(prefix, &plain));
+    let hashed = (0..).map(move |round: u32| {
+        let hash = match round {
+            0 => short_hash(&[server, tool]),
+            _ => short_hash(&[server, tool, &round.to_string()]),
+        };
+        let cut: String = plain.chars().take(NAME_CHARS_MAX - prefix.len() - hash.len() - 1).collect();
+        format!("{prefix}{cut}_{hash}")
+    });
+    first.into_iter().chain(hashed)
 }
 
 fn sanitize(name: &str) -> String {
@@ -90,7 +113,7 @@ mod tests {
     use proptest::prelude::{any, proptest};
     use proptest::prop_assert;
 
-    use super::{NAME_CHARS_MAX, public_names, server_part, server_part_of};
+    use super::{NAME_CHARS_MAX, possible_names, public_names, server_part, server_part_of};
 
     #[track_caller]
     fn check(server: &str, tools: &[&str], expected: &[&str]) {
@@ -165,6 +188,10 @@ mod tests {
             prop_assert!(all.len() == tools.len());
             let part = server_part(&server);
             prop_assert!(!part.contains("__") && !part.ends_with('_'));
+            for (tool, name) in &names {
+                let possible = possible_names(&server, tool);
+                prop_assert!(possible.contains(name), "{name} of {tool} is not one of {possible:?}");
+            }
             for name in all {
                 prop_assert!(name.len() <= NAME_CHARS_MAX);
                 prop_assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'));

@@ -118,6 +118,8 @@ pub enum ConnectionEvent {
     CatalogChanged(spile_core::CatalogChange),
     /// A line of a process's stderr, sanitized.
     Stderr(String),
+    /// The user has done what the elicitation by URL with this id asked for.
+    ElicitationCompleted(String),
     /// The server deviated from the protocol, and the connection goes on.
     ProtocolWarning(ProtocolWarning),
     Closed(ClientError),
@@ -165,7 +167,8 @@ pub(crate) struct ConnectionShared {
     open_state: watch::Sender<OpenState>,
     /// Why HTTP requests do not reach the server. The protocol knows only that an exchange failed.
     connect_error: OnceLock<ConnectError>,
-    started_at: Instant,
+    /// Of the runtime's clock, by which the deadlines wait.
+    started_at: tokio::time::Instant,
     handler: Arc<dyn ClientHandler>,
     pub(crate) options: ConnectionOptions,
 }
@@ -329,7 +332,7 @@ impl Connection {
             deadline_changed: Notify::new(),
             open_state: watch::channel(OpenState::Opening).0,
             connect_error: OnceLock::new(),
-            started_at: Instant::now(),
+            started_at: tokio::time::Instant::now(),
             handler,
             options,
         });
@@ -616,6 +619,9 @@ impl ConnectionShared {
                 ClientEvent::CatalogChanged(change) => {
                     deliveries.push(Delivery::Event(ConnectionEvent::CatalogChanged(change)))
                 }
+                ClientEvent::ElicitationCompleted(id) => {
+                    deliveries.push(Delivery::Event(ConnectionEvent::ElicitationCompleted(id)))
+                }
                 ClientEvent::Warning(what) => {
                     deliveries.push(Delivery::Event(ConnectionEvent::ProtocolWarning(what)))
                 }
@@ -744,7 +750,7 @@ async fn run_deadlines(shared: Arc<ConnectionShared>) {
         match due {
             None => changed.await,
             Some(due) => {
-                let at = tokio::time::Instant::from_std(shared.started_at + Duration::from_millis(due));
+                let at = shared.started_at + Duration::from_millis(due);
                 tokio::select! {
                     () = changed => {}
                     () = tokio::time::sleep_until(at) => shared.with_client(|client, now| client.tick(now.max(due))),

@@ -16,6 +16,7 @@ use spile_core::{
     Call, CallContext, Catalog, ClientCapabilities, InputRequest, InputRequests, Limits, Outcome, Platform,
     Principal, Provider, Run, Tool, ToolResult, WatchFuture,
 };
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
 use wire::client::{
@@ -88,10 +89,16 @@ pub struct SimServer {
 
 #[derive(Default)]
 struct SimServerState {
-    pipes: Vec<tokio::task::AbortHandle>,
+    pipes: Vec<Pipe>,
     down_until: Option<Instant>,
     crashes: u64,
     connections: u64,
+}
+
+/// A connection, as the server has it.
+struct Pipe {
+    serving: tokio::task::AbortHandle,
+    freeze: Arc<Notify>,
 }
 
 impl SimServer {
@@ -113,8 +120,13 @@ impl SimServer {
         state.crashes += 1;
         state.down_until = Some(Instant::now() + down);
         for pipe in std::mem::take(&mut state.pipes) {
-            pipe.abort();
+            pipe.serving.abort();
         }
+    }
+
+    /// The newest connection stays open, and nothing is read or written on it any more.
+    pub fn freeze_newest(&self) {
+        self.lock().pipes.last().expect("a connection").freeze.notify_one();
     }
 
     pub fn crashes(&self) -> u64 {
@@ -130,7 +142,7 @@ impl SimServer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn accepted(&self, pipe: tokio::task::AbortHandle) {
+    fn accepted(&self, pipe: Pipe) {
         let mut state = self.lock();
         state.pipes.push(pipe);
         state.connections += 1;
@@ -147,8 +159,17 @@ impl SimServer {
         }
         options.client_options.version_policy = self.version;
         let (ours, theirs) = tokio::io::duplex(64 << 10);
-        let serving = tokio::spawn(transport::pipe::serve(self.server.clone(), theirs));
-        self.accepted(serving.abort_handle());
+        let (server, freeze) = (self.server.clone(), Arc::new(Notify::new()));
+        let frozen = freeze.clone();
+        let serving = tokio::spawn(async move {
+            let serving = transport::pipe::serve(server, theirs);
+            tokio::pin!(serving);
+            tokio::select! {
+                _ = &mut serving => {}
+                () = frozen.notified() => std::future::pending().await,
+            }
+        });
+        self.accepted(Pipe { serving: serving.abort_handle(), freeze });
         let (input, output) = tokio::io::split(ours);
         Connection::over_pipe(input, output, options, handler).await
     }
@@ -235,7 +256,12 @@ impl Provider for SimProvider {
                 return Run::now(ToolResult::text("nobody can be asked"));
             }
             return match cx.journal.response(ANSWER) {
-                Some(answer) => Run::now(ToolResult::text(answer.root().raw())),
+                Some(answer) => {
+                    if let InputRequest::Url { url, .. } = question {
+                        cx.events.complete_elicitation(url);
+                    }
+                    Run::now(ToolResult::text(answer.root().raw()))
+                }
                 None => Run::now(Outcome::InputRequired(InputRequests::single(ANSWER, question.clone()))),
             };
         }

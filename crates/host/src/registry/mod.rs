@@ -105,6 +105,11 @@ pub(crate) enum CallRoute<'r> {
 }
 
 impl Registry {
+    /// A client connects or reads a list.
+    pub(crate) fn looked_at(&self) {
+        self.slots.iter().for_each(|slot| slot.provider.looked_at());
+    }
+
     /// Joins compiled catalogs, for all callers and for each role. Of a slot without a view for a role, the role sees nothing.
     pub(crate) fn new(slots: Vec<ProviderSlot>, config: RegistryConfig, roles: Option<ServerRoles>) -> Self {
         let mut registry = Self::build(slots, config);

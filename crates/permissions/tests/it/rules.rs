@@ -75,6 +75,77 @@ fn public_names_and_claude_codes_names_both_match() {
 }
 
 #[test]
+fn a_rule_that_allows_reaches_no_other_server() {
+    let listed = |server: &str, name: &str| servers::names::public_names(server, [name])[name].clone();
+    for (rule, server, name, is_own_address, expected) in [
+        // In Claude Code the tool `x` of `github__evil` and the tool `evil__x` of `github` have one name.
+        ("mcp__github__*", "github__evil", "x", false, false),
+        ("mcp__github__evil__x", "github__evil", "x", false, false),
+        ("mcp__github__evil__x", "github__evil", "x", true, false),
+        ("mcp__github__evil__x", "github", "evil__x", false, true),
+        ("mcp__github__evil__x", "github", "evil__x", true, true),
+        ("mcp__github__*", "github_", "x", false, false),
+        // `_a` and `.a` are both `_a`.
+        ("mcp___a__x", "_a", "x", false, true),
+        ("mcp___a__x", ".a", "x", false, false),
+        ("mcp___a__x", ".a", "x", true, false),
+        // A server may give a tool any name: at its own address it is listed under that.
+        ("mcp__github__create_issue", "evil", "mcp__github__create_issue", true, false),
+        ("mcp__github__*", "evil", "mcp__github__create_issue", true, false),
+        ("create_issue", "evil", "create_issue", true, false),
+        ("PUBLIC", "github__evil", "x", false, true),
+        ("PUBLIC", "github__evil", "x", true, true),
+        ("PUBLIC", "s", "a.b", true, false),
+        ("mcp__s__a_b_7a70df94", "s", "a.b", true, true),
+        ("mcp__s__a_b_7a70df94", "s", "a.b", false, true),
+        (
+            "mcp__a-very-long-server-name-that-goes-on__x",
+            "a-very-long-server-name-that-goes-on",
+            "x",
+            false,
+            true,
+        ),
+        ("mcp__my_server__get_issue", "my-server", "get-issue", false, true),
+        ("mcp__my-server__get-issue", "my-server", "get-issue", true, true),
+    ] {
+        let public = listed(server, name);
+        let rule = if rule == "PUBLIC" { public.as_str() } else { rule };
+        let names = ToolNames::new(if is_own_address { name } else { &public }, origin(server, name));
+        let found = rules(RuleKind::Allow, rule).first_match(&names, None).is_some();
+        assert_eq!(found, expected, "{rule} on {name} of {server}");
+        // The rule that a refusal names works.
+        assert!(rules(RuleKind::Allow, names.rule()).first_match(&names, None).is_some(), "{names:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_denies_holds_under_every_name_and_at_the_servers_own_address() {
+    for (rule, server, name) in [
+        ("mcp__github", "github__evil", "x"),
+        ("mcp__github__evil__x", "github__evil", "x"),
+        ("PUBLIC", "github__evil", "x"),
+        ("SERVER", "github__evil", "x"),
+        ("PUBLIC", "a-very-long-server-name-that-goes-on", "x"),
+        ("SERVER", "a-very-long-server-name-that-goes-on", "x"),
+        ("mcp__s__a_b", "s", "a.b"),
+        ("mcp__s__a_b_7a70df94", "s", "a.b"),
+    ] {
+        let public = servers::names::public_names(server, [name])[name].clone();
+        let rule = match rule {
+            "PUBLIC" => public.clone(),
+            "SERVER" => format!("mcp__{}", servers::names::server_part(server)),
+            rule => rule.to_owned(),
+        };
+        for listed in [&*public, name] {
+            check(&rule, server, name, listed, true);
+        }
+        let is_server = !rule[5..].contains("__") || rule.ends_with("__*");
+        let prompt = rules(RuleKind::Deny, &rule).is_visible(ItemKind::Prompt, "p", origin(server, "p"));
+        assert_eq!(prompt, !is_server, "prompts of {server} under {rule}");
+    }
+}
+
+#[test]
 fn a_tool_whose_public_name_has_a_hash_is_matched_by_its_own_name() {
     // `a-b`, `a.b` and `a_b` of one server.
     let tools = [("a-b", "mcp__s__a_b_5c5dfb0e"), ("a.b", "mcp__s__a_b_7a70df94"), ("a_b", "mcp__s__a_b")];

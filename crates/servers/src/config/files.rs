@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::dialect::{Dialect, FileError, Section};
+use super::disabled::DisabledServers;
 use super::{
     ConfigProblem, ConfigScope, ConfigSource, Configuration, RegisteredServers, SamplingSettings,
     SourceContent, Trust, merge,
@@ -183,6 +184,8 @@ impl ConfigDirs {
         let imports = self.imports();
         let mut contents: Vec<(ConfigSource, SourceContent)> = Vec::new();
         let mut sampling = None;
+        let mut disabled = DisabledServers::default();
+        let ancestors: Vec<PathBuf> = self.current_dir.ancestors().map(Path::to_owned).collect();
         for mut source in self.candidates(&imports, run_files) {
             let text = match private_file::read(&source.path, CONFIG_BYTES_MAX) {
                 Ok(Some(text)) => text,
@@ -196,6 +199,7 @@ impl ConfigDirs {
                     continue;
                 }
             };
+            disabled.read(&source, &text, &ancestors);
             let is_local_of_user = source.scope == ConfigScope::Local && source.trust == Trust::User;
             let section = match source.scope {
                 _ if is_local_of_user => {
@@ -224,6 +228,9 @@ impl ConfigDirs {
         contents.extend(registered.map(|(source, servers)| (source, Ok(servers))));
         let mut configuration = merge(contents);
         configuration.read_env_files(self.home.as_deref());
+        for server in &mut configuration.servers {
+            server.disabled_in = disabled.file(server);
+        }
         match sampling {
             Some((_, Ok(settings))) => configuration.sampling = Some(settings),
             Some((path, Err(error))) => {

@@ -9,6 +9,7 @@
 //! ```
 
 mod dialect;
+mod disabled;
 mod entry;
 pub mod files;
 mod oauth;
@@ -104,6 +105,8 @@ pub struct ConfiguredServer {
     pub shadowed: Vec<Arc<ConfigSource>>,
     /// The file with variables that a project's entry names, as it is now: an approval covers its content.
     pub env_file: Option<EnvFile>,
+    /// The settings file of Claude Code in which the user disabled it.
+    pub disabled_in: Option<Arc<Path>>,
 }
 
 impl ConfiguredServer {
@@ -129,6 +132,12 @@ impl ConfiguredServer {
 }
 
 impl ConfiguredServer {
+    /// The file that disables it, if one does.
+    pub fn disabling_file(&self) -> Option<&Path> {
+        let is_disabled = self.entry.as_ref().is_ok_and(|entry| !entry.is_enabled);
+        self.disabled_in.as_deref().or_else(|| is_disabled.then_some(&*self.source.path))
+    }
+
     /// For a project's server: what its file with variables must be. A user's own file may change as they like.
     fn approved_env_file(&self) -> Option<&EnvFile> {
         self.env_file.as_ref().filter(|_| self.source.trust == Trust::Project)
@@ -268,6 +277,7 @@ pub fn merge(sources: impl IntoIterator<Item = (ConfigSource, SourceContent)>) -
                 entry,
                 shadowed: Vec::new(),
                 env_file: None,
+                disabled_in: None,
             };
             servers.insert(name, server);
         }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use json::Json;
 use outbound::{ConnectFailure, OutboundError};
 use spile_core::ClientCapabilities;
 use tokio::sync::Semaphore;
 use upstream::process::StartError;
 use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, Subscription, TokenSlot};
 use wire::client::ClientError;
+use wire::error::ErrorCode;
 use wire::{ListKind, NotificationFilter};
 
 use super::live_roots::LiveRoots;
@@ -27,6 +29,8 @@ pub(super) struct Attempt {
     pub(super) starts: Arc<Semaphore>,
     pub(super) stderr: Arc<StderrLines>,
     pub(super) roots: Arc<LiveRoots>,
+    /// What the server offered when it was connected last.
+    pub(super) known: Arc<ServerLists>,
 }
 
 pub(super) struct Opened {
@@ -84,10 +88,12 @@ impl Attempt {
         let connection =
             connect(&self.server, &self.options, &options, &*self.host, &self.handler(&signals)).await?;
         let subscribed = subscribe_to_lists(&connection.connection).await;
-        let lists = read_lists(&connection.connection, timeout_ms).await.map_err(|error| AttemptError {
+        let read = read_lists(&connection.connection, &self.server.name, &self.known, timeout_ms).await;
+        let tools = read.tools.map_err(|error| AttemptError {
             failure: Failure::Transient,
             message: format!("cannot list the tools: {error}"),
         })?;
+        let lists = ServerLists { tools, ..read.others };
         let lists = review(lists, &self.server, &*self.host)
             .await
             .map_err(|message| AttemptError { failure: Failure::Permanent, message })?;
@@ -191,24 +197,46 @@ pub(super) fn list_changes() -> NotificationFilter {
     }
 }
 
-/// Reads every list that the server has. Only the tools must be readable: a server with broken prompts is still useful.
-pub(super) async fn read_lists(connection: &Connection, timeout_ms: u64) -> Result<ServerLists, ClientError> {
-    let optional = async |kind: ListKind| {
-        if !connection.has_capability(kind.result_key()) && kind != ListKind::Templates {
-            return Vec::new();
+/// The lists of a server, each read for itself.
+pub(super) struct ReadLists {
+    /// Without its tools a server cannot be used for the first time.
+    pub(super) tools: Result<Vec<Json>, ClientError>,
+    /// Without `tools`.
+    pub(super) others: ServerLists,
+}
+
+/// Reads every list that the server has. One that cannot be read is as it was before: a server with broken prompts is still
+/// useful, and one that is busy for a moment loses nothing.
+pub(super) async fn read_lists(
+    connection: &Connection,
+    server: &str,
+    known: &ServerLists,
+    timeout_ms: u64,
+) -> ReadLists {
+    let read = async |kind: ListKind, declared_by: ListKind| {
+        if !connection.has_capability(declared_by.result_key()) {
+            return Ok(Vec::new());
         }
-        connection.list(kind, Some(timeout_ms)).await.unwrap_or_default()
+        match connection.list(kind, Some(timeout_ms)).await {
+            // Servers without templates often lack the method.
+            Err(ClientError::Server(error))
+                if error.code == ErrorCode::MethodNotFound.number() && kind != ListKind::Tools =>
+            {
+                Ok(Vec::new())
+            }
+            read => read.inspect_err(|error| {
+                tracing::warn!(server, list = kind.result_key(), %error, "cannot read a list; it stays as it was");
+            }),
+        }
     };
-    let tools = if connection.has_capability(ListKind::Tools.result_key()) {
-        connection.list(ListKind::Tools, Some(timeout_ms)).await?
-    } else {
-        Vec::new()
-    };
-    let prompts = optional(ListKind::Prompts).await;
-    let resources = optional(ListKind::Resources).await;
-    let has_resources = connection.has_capability(ListKind::Resources.result_key());
-    let templates = if has_resources { optional(ListKind::Templates).await } else { Vec::new() };
-    Ok(ServerLists { tools, prompts, resources, templates, unapproved: Vec::new() })
+    let tools = read(ListKind::Tools, ListKind::Tools).await;
+    let kept =
+        |read: Result<Vec<Json>, ClientError>, before: &[Json]| read.unwrap_or_else(|_| before.to_vec());
+    let prompts = kept(read(ListKind::Prompts, ListKind::Prompts).await, &known.prompts);
+    let resources = kept(read(ListKind::Resources, ListKind::Resources).await, &known.resources);
+    let templates = kept(read(ListKind::Templates, ListKind::Resources).await, &known.templates);
+    let others = ServerLists { tools: Vec::new(), prompts, resources, templates, unapproved: Vec::new() };
+    ReadLists { tools, others }
 }
 
 /// Compares the tools with those that the user approved. Without an answer none may be used.

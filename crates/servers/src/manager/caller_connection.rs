@@ -27,6 +27,7 @@ pub struct CallerConnection {
     connection: Arc<OpenConnection>,
     host: Arc<dyn ManagerHost>,
     timeouts: CallTimeouts,
+    ping_timeout_ms: u64,
     /// Where the task of the server learns what calls say about the shared connection.
     commands: mpsc::Sender<Command>,
     is_shared: bool,
@@ -91,6 +92,7 @@ impl Manager {
             connection,
             host: self.host.clone(),
             timeouts: handle.call_timeouts(&self.options),
+            ping_timeout_ms: self.options.ping_timeout_ms,
             commands: handle.commands.clone(),
             is_shared,
         }
@@ -176,6 +178,12 @@ impl CallerConnection {
         self.connection.connection.subscribe(&filter).await.ok()
     }
 
+    /// Whether the server does not answer any more. To be asked after a call that timed out; what hangs on the connection of
+    /// all callers, the manager finds out by itself.
+    pub async fn hangs(&self) -> bool {
+        !self.is_shared && self.connection.hangs(self.ping_timeout_ms).await
+    }
+
     /// Waits until what the server sent before now has arrived.
     pub async fn catch_up(&self) {
         self.connection.connection.catch_up().await;
@@ -193,9 +201,13 @@ impl CallerConnection {
 
     /// Decides what a failed call means for the caller, and reports what it means for the connection.
     pub async fn call_failed(&self, error: ClientError) -> CallFailure {
-        let error = call_error(&self.server.name, error);
+        let error = call_error(&self.server.name, self.timeouts, error);
         match &error {
-            ServerCallError::NeedsAuth { .. } if self.replace_token().await => {
+            ServerCallError::NeedsAuth { .. } if self.replace_refused_token().await => {
+                return CallFailure::TokenRefused(error);
+            }
+            // The user may have signed in again, with more scopes.
+            ServerCallError::NeedsScope { .. } if self.use_newest_token().await => {
                 return CallFailure::TokenRefused(error);
             }
             ServerCallError::NeedsAuth { .. } => self.report(Command::Unauthorized).await,
@@ -221,11 +233,20 @@ impl CallerConnection {
     }
 
     /// Returns whether there is another token than the one that the server refused.
-    async fn replace_token(&self) -> bool {
+    async fn replace_refused_token(&self) -> bool {
+        self.replace_token(self.connection.token.text()).await
+    }
+
+    /// Returns whether there is another token than the one that is valid but not enough.
+    async fn use_newest_token(&self) -> bool {
+        self.replace_token(None).await
+    }
+
+    async fn replace_token(&self, rejected: Option<String>) -> bool {
         let Some(url) = &self.connection.url else { return false };
-        let rejected = self.connection.token.text();
-        let token = access_token(&self.server, url, rejected.clone(), &*self.host).await;
-        let is_new = token.as_ref().is_some_and(|token| Some(token.text()) != rejected.as_deref());
+        let current = self.connection.token.text();
+        let token = access_token(&self.server, url, rejected, &*self.host).await;
+        let is_new = token.as_ref().is_some_and(|token| Some(token.text()) != current.as_deref());
         if is_new {
             self.connection.token.set(token);
         }

@@ -225,6 +225,9 @@ pub enum ServerCallError {
         "server `{server}` sent neither a result nor progress within {after_ms} ms; the call was cancelled"
     )]
     Timeout { server: String, after_ms: u64 },
+    /// It sent progress, and went on for too long.
+    #[error("server `{server}` did not end the call within {after_ms} ms, and it was cancelled")]
+    TooLong { server: String, after_ms: u64 },
     /// The connection broke while the call ran. It was not sent again.
     #[error(
         "the connection to server `{server}` was lost during the call, which may have been executed: {reason}"
@@ -377,6 +380,20 @@ impl Manager {
         Some(found.status(server))
     }
 
+    /// Somebody reads what the server offers. One that never was connected is tried again, though not too often: nobody can
+    /// call it.
+    pub fn looked_at(&self, server: &str) {
+        let Some(handle) = self.find(server) else { return };
+        let is_unknown = {
+            let view = handle.view.borrow();
+            view.status == Status::Error && view.connects == 0
+        };
+        if is_unknown {
+            // Where many commands wait, it is not this one that helps.
+            let _ = handle.commands.try_send(Command::LookedAt);
+        }
+    }
+
     /// Connects now, whatever happened before.
     pub async fn retry(&self, server: &str) -> Result<(), ServerCallError> {
         self.send(server, Command::Retry).await
@@ -483,7 +500,7 @@ impl Manager {
         params: Json,
         on_progress: Option<ProgressCallback>,
     ) -> Result<Json, ServerCallError> {
-        let CallTimeouts { idle_ms, total_ms } = handle.call_timeouts(&self.options);
+        let timeouts @ CallTimeouts { idle_ms, total_ms } = handle.call_timeouts(&self.options);
         let progressed = Arc::new(Notify::new());
         let reset = progressed.clone();
         let callback: ProgressCallback = Arc::new(move |progress: Progress| {
@@ -508,7 +525,7 @@ impl Manager {
         drop(calling);
         match result {
             Ok(result) => Ok(result),
-            Err(error) => Err(handle.report(connection, error).await),
+            Err(error) => Err(handle.report(connection, timeouts, error).await),
         }
     }
 
@@ -565,11 +582,14 @@ pub struct CallTimeouts {
 }
 
 /// Why a call failed, for its caller.
-fn call_error(server: &str, error: ClientError) -> ServerCallError {
+fn call_error(server: &str, timeouts: CallTimeouts, error: ClientError) -> ServerCallError {
     let server = server.to_owned();
     match error {
         ClientError::Unauthorized { status: 401, .. } => ServerCallError::NeedsAuth { server },
         ClientError::Unauthorized { challenge, .. } => ServerCallError::NeedsScope { server, challenge },
+        ClientError::Timeout { after_ms, .. } if after_ms > timeouts.idle_ms => {
+            ServerCallError::TooLong { server, after_ms }
+        }
         ClientError::Timeout { after_ms, .. } => ServerCallError::Timeout { server, after_ms },
         ClientError::ConnectionClosed(reason @ CloseReason::AlreadyClosed) => {
             ServerCallError::NotSent { server, reason: reason.to_string() }
@@ -587,8 +607,13 @@ impl ServerHandle {
     }
 
     /// Tells the server's task what a failed call says about the connection.
-    async fn report(&self, connection: &Arc<server::OpenConnection>, error: ClientError) -> ServerCallError {
-        let error = call_error(&self.server.name, error);
+    async fn report(
+        &self,
+        connection: &Arc<server::OpenConnection>,
+        timeouts: CallTimeouts,
+        error: ClientError,
+    ) -> ServerCallError {
+        let error = call_error(&self.server.name, timeouts, error);
         let command = match &error {
             ServerCallError::Timeout { .. } => Command::Suspect(connection.clone()),
             ServerCallError::Lost { reason, .. } | ServerCallError::NotSent { reason, .. } => {

@@ -32,6 +32,7 @@ fn compare(handle: &ServerHandle, server: &ConfiguredServer, decisions: &Decisio
         handle.server.entry.as_ref().map(|entry| ServerEntry { roots: handle.roots.get(), ..entry.clone() });
     let is_same_otherwise = handle.server.source == server.source
         && handle.server.env_file == server.env_file
+        && handle.server.disabled_in == server.disabled_in
         && handle.permission == decisions.permission(server);
     match (&current, &server.entry) {
         _ if !is_same_otherwise => Difference::Start,

@@ -15,7 +15,9 @@ use url::Url;
 use wire::NotificationFilter;
 use wire::client::{ClientError, IncomingInputRequest, InputReply, InputRequestKind, ServerInfo};
 
-use super::attempt::{Attempt, AttemptError, ListSubscription, Opened, list_changes, read_lists, review};
+use super::attempt::{
+    Attempt, AttemptError, ListSubscription, Opened, ReadLists, list_changes, read_lists, review,
+};
 use super::live_roots::LiveRoots;
 use super::state::{Event, Failure, Status, Step, UpstreamState};
 use super::tokens::keep_valid;
@@ -29,6 +31,8 @@ use crate::registry::ServerLists;
 pub(super) enum Command {
     /// A caller needs the server; answered when the state machine has been asked.
     Wanted(oneshot::Sender<()>),
+    /// Somebody reads what the servers offer.
+    LookedAt,
     /// A call found this connection broken.
     Lost(Arc<OpenConnection>, String),
     /// A call on this connection timed out: the server may hang.
@@ -56,6 +60,16 @@ pub(super) struct OpenConnection {
     pub(super) url: Option<Url>,
 }
 
+impl OpenConnection {
+    /// Whether the server lets a ping time out. Any answer, also an error, is a sign of life.
+    pub(super) async fn hangs(&self, timeout_ms: u64) -> bool {
+        matches!(
+            self.connection.ping(Some(timeout_ms)).await,
+            Err(ClientError::Timeout { .. } | ClientError::ConnectionClosed(_))
+        )
+    }
+}
+
 /// What others see.
 #[derive(Clone)]
 pub(super) struct View {
@@ -67,7 +81,7 @@ pub(super) struct View {
     pub(super) info: Option<Arc<ServerInfo>>,
     pub(super) lists: Arc<ServerLists>,
     /// How often it was connected.
-    connects: u64,
+    pub(super) connects: u64,
     stderr: Arc<StderrLines>,
 }
 
@@ -177,6 +191,7 @@ impl ClientHandler for Handler {
             ConnectionEvent::Stderr(line) => self.stderr.push(line),
             ConnectionEvent::CatalogChanged(CatalogChange::Resource(_))
             | ConnectionEvent::Log { .. }
+            | ConnectionEvent::ElicitationCompleted(_)
             | ConnectionEvent::ProtocolWarning(_) => {}
         }
         self.host.on_event(&self.server, &event);
@@ -266,6 +281,7 @@ impl ServerTask {
             Permission::NeedsApproval => self.disable("it is not approved"),
             Permission::Changed => self.disable("it has changed since it was approved"),
             Permission::Disabled => self.disable("by the user"),
+            Permission::DisabledInFile if self.server.disabled_in.is_some() => self.disable("in Claude Code"),
             Permission::DisabledInFile => self.disable("in its file"),
             Permission::Invalid => {
                 let error = self.server.entry.as_ref().err().map(ToString::to_string);
@@ -314,6 +330,7 @@ impl ServerTask {
                 self.apply(Event::Wanted, None);
                 let _ = reply.send(());
             }
+            Command::LookedAt => self.apply(Event::LookedAt, None),
             Command::Lost(connection, reason) => {
                 if self.is_current(&connection) {
                     self.apply(Event::Lost, Some(reason));
@@ -323,13 +340,7 @@ impl ServerTask {
                 if self.is_current(&connection) {
                     let timeout_ms = self.options.ping_timeout_ms;
                     self.work.spawn(async move {
-                        match connection.connection.ping(Some(timeout_ms)).await {
-                            Err(ClientError::Timeout { .. } | ClientError::ConnectionClosed(_)) => {
-                                Work::Hangs(connection)
-                            }
-                            // Any answer, also an error, is a sign of life.
-                            Ok(_) | Err(_) => Work::Done,
-                        }
+                        if connection.hangs(timeout_ms).await { Work::Hangs(connection) } else { Work::Done }
                     });
                 }
             }
@@ -396,6 +407,7 @@ impl ServerTask {
             starts: self.starts.clone(),
             stderr: self.view.borrow().stderr.clone(),
             roots: self.roots.clone(),
+            known: self.view.borrow().lists.clone(),
         };
         self.attempt.spawn(attempt.run());
     }
@@ -528,12 +540,19 @@ impl ServerTask {
         self.is_listing = true;
         let timeout_ms = self.options.start_timeout_ms;
         let (server, host) = (self.server.clone(), self.host.clone());
+        let known = self.view.borrow().lists.clone();
         self.work.spawn(async move {
-            let lists = match read_lists(&connection.connection, timeout_ms).await {
-                Ok(lists) => review(lists, &server, &*host).await,
-                Err(error) => Err(error.to_string()),
-            };
-            Work::Lists(lists)
+            let ReadLists { tools, others } =
+                read_lists(&connection.connection, &server.name, &known, timeout_ms).await;
+            let before = ServerLists { tools: Vec::new(), unapproved: Vec::new(), ..(*known).clone() };
+            Work::Lists(match tools {
+                // Nothing is new.
+                Err(error) if others == before => Err(error.to_string()),
+                tools => {
+                    let tools = tools.unwrap_or_else(|_| known.tools.clone());
+                    review(ServerLists { tools, ..others }, &server, &*host).await
+                }
+            })
         });
     }
 

@@ -5,10 +5,13 @@
 //!                             │  ▲                  │ lost
 //!                      failed │  │ the wait is over ▼
 //!                             └──▶ reconnecting ◀───┘      1 s, 2 s, 4 s … 30 s, with jitter
-//!                                      │ five failures
+//!                                      │ five failed attempts
 //!                                      ▼
 //!                                    error ──wanted──▶ connecting: one more attempt
 //! ```
+//!
+//! A connection that breaks is no failed attempt, unless this happens again and again: a server that crashes as soon as it is
+//! connected is given up after five times.
 //!
 //! Connected, error and reconnecting are the closed, open and half-open states of a circuit breaker: there is never
 //! more than one attempt at a time. A connection that was stable clears the count of failures, so that a server that
@@ -20,7 +23,7 @@ pub struct RetryPolicy {
     /// The wait after the first failure. It doubles with each further one.
     pub backoff_min_ms: u64,
     pub backoff_max_ms: u64,
-    /// So many failures in a row end in an error.
+    /// So many failed attempts end in an error, and so many connections that broke soon.
     pub attempts_max: u32,
     /// A connection that lasted so long clears the count of failures.
     pub stable_ms: u64,
@@ -75,6 +78,8 @@ impl Status {
 pub enum Event {
     /// A caller needs the server.
     Wanted,
+    /// Somebody reads what the servers offer. Nobody can call a server that was never connected, so this is its use.
+    LookedAt,
     /// The attempt succeeded.
     Opened,
     /// The attempt failed.
@@ -133,13 +138,18 @@ enum Phase {
 pub struct UpstreamState {
     policy: RetryPolicy,
     phase: Phase,
-    /// Failures since the last stable connection.
+    /// Since the last stable connection: attempts that failed.
     failures: u32,
+    /// Connections that broke before they were stable.
+    breaks: u32,
+    /// How often it has waited.
+    waits: u32,
+    was_connected: bool,
 }
 
 impl UpstreamState {
     pub fn new(policy: RetryPolicy) -> Self {
-        Self { policy, phase: Phase::Disconnected, failures: 0 }
+        Self { policy, phase: Phase::Disconnected, failures: 0, breaks: 0, waits: 0, was_connected: false }
     }
 
     pub fn status(&self) -> Status {
@@ -158,7 +168,7 @@ impl UpstreamState {
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.phase {
             Phase::Waiting { until_ms } => Some(until_ms),
-            Phase::Connected { since_ms } if self.failures > 0 => Some(since_ms + self.policy.stable_ms),
+            Phase::Connected { since_ms } if self.has_history() => Some(since_ms + self.policy.stable_ms),
             Phase::Connected { .. }
             | Phase::Disconnected
             | Phase::Connecting
@@ -177,12 +187,13 @@ impl UpstreamState {
             (Phase::Disabled, Event::Opened) => Step::Close,
             (Phase::Disabled, _) => Step::Nothing,
             (_, Event::Disable) => {
-                self.failures = 0;
+                self.forget_failures();
                 self.enter(Phase::Disabled, Step::Close)
             }
             (_, Event::Enable) => Step::Nothing,
 
             (Phase::Connecting | Phase::Retrying, Event::Opened) => {
+                self.was_connected = true;
                 self.enter(Phase::Connected { since_ms: now_ms }, Step::Nothing)
             }
             (Phase::Connecting | Phase::Retrying, Event::Failed(failure)) => match failure {
@@ -191,24 +202,27 @@ impl UpstreamState {
                     self.failures = self.policy.attempts_max;
                     self.enter(Phase::Error { since_ms: now_ms }, Step::Nothing)
                 }
-                Failure::Transient => self.back_off(now_ms, random, 0, Step::Nothing),
+                Failure::Transient => self.failed(now_ms, random, 0),
                 Failure::Busy { retry_after_ms } => {
-                    let at_least_ms = retry_after_ms.min(self.policy.retry_after_max_ms);
-                    self.back_off(now_ms, random, at_least_ms, Step::Nothing)
+                    self.failed(now_ms, random, retry_after_ms.min(self.policy.retry_after_max_ms))
                 }
             },
             (Phase::Connecting | Phase::Retrying, _) => Step::Nothing,
 
             (Phase::Connected { since_ms }, Event::Lost) => {
-                if now_ms.saturating_sub(since_ms) >= self.policy.stable_ms {
-                    self.failures = 0;
+                match now_ms.saturating_sub(since_ms) >= self.policy.stable_ms {
+                    true => self.forget_failures(),
+                    false => self.breaks = self.breaks.saturating_add(1),
                 }
-                self.back_off(now_ms, random, 0, Step::Close)
+                match self.breaks >= self.policy.attempts_max {
+                    true => self.enter(Phase::Error { since_ms: now_ms }, Step::Close),
+                    false => self.wait(now_ms, random, 0, Step::Close),
+                }
             }
             (Phase::Connected { .. }, Event::Unauthorized) => self.enter(Phase::NeedsAuth, Step::Close),
             (Phase::Connected { since_ms }, Event::TimePassed) => {
                 if now_ms.saturating_sub(since_ms) >= self.policy.stable_ms {
-                    self.failures = 0;
+                    self.forget_failures();
                 }
                 Step::Nothing
             }
@@ -218,13 +232,19 @@ impl UpstreamState {
                 self.enter(Phase::Retrying, Step::Open)
             }
             (_, Event::Retry | Event::SignedIn) => {
-                self.failures = 0;
+                self.forget_failures();
                 self.enter(Phase::Connecting, Step::Open)
             }
             (Phase::Disconnected, Event::Wanted) => self.enter(Phase::Connecting, Step::Open),
             // A caller that asks again and again must not start a process each time.
             (Phase::Error { since_ms }, Event::Wanted)
                 if now_ms.saturating_sub(since_ms) >= self.policy.backoff_min_ms =>
+            {
+                self.enter(Phase::Connecting, Step::Open)
+            }
+            // As seldom as a server that may come back is tried.
+            (Phase::Error { since_ms }, Event::LookedAt)
+                if !self.was_connected && now_ms.saturating_sub(since_ms) >= self.policy.backoff_max_ms =>
             {
                 self.enter(Phase::Connecting, Step::Open)
             }
@@ -239,13 +259,27 @@ impl UpstreamState {
         step
     }
 
-    /// Waits as long as the failures so far suggest, and at least as long as the server wants.
-    fn back_off(&mut self, now_ms: u64, random: u32, at_least_ms: u64, step: Step) -> Step {
+    fn has_history(&self) -> bool {
+        self.failures > 0 || self.breaks > 0 || self.waits > 0
+    }
+
+    fn forget_failures(&mut self) {
+        (self.failures, self.breaks, self.waits) = (0, 0, 0);
+    }
+
+    /// An attempt failed.
+    fn failed(&mut self, now_ms: u64, random: u32, at_least_ms: u64) -> Step {
         self.failures = self.failures.saturating_add(1);
-        if self.failures >= self.policy.attempts_max {
-            return self.enter(Phase::Error { since_ms: now_ms }, step);
+        match self.failures >= self.policy.attempts_max {
+            true => self.enter(Phase::Error { since_ms: now_ms }, Step::Nothing),
+            false => self.wait(now_ms, random, at_least_ms, Step::Nothing),
         }
-        let doubled = self.policy.backoff_min_ms << (self.failures - 1).min(16);
+    }
+
+    /// Waits twice as long as before, and at least as long as the server wants.
+    fn wait(&mut self, now_ms: u64, random: u32, at_least_ms: u64, step: Step) -> Step {
+        let doubled = self.policy.backoff_min_ms << self.waits.min(16);
+        self.waits = self.waits.saturating_add(1);
         let longest = doubled.min(self.policy.backoff_max_ms);
         let jitter = (longest / 4) * u64::from(random) / u64::from(u32::MAX);
         // Jitter comes on top of what the server wants: many clients were told the same.
@@ -331,6 +365,71 @@ mod tests {
              9000 Wanted → connecting, Open
              9001 Opened → connected until 309001",
         );
+    }
+
+    #[test]
+    fn a_connection_that_breaks_gets_five_attempts() {
+        let mut events = vec![(0, Event::Wanted), (0, Event::Opened), (400_000, Event::Lost)];
+        for now in [401_000, 403_000, 407_000, 415_000, 431_000] {
+            events.extend([(now, Event::TimePassed), (now, TRANSIENT)]);
+        }
+        check(
+            &events,
+            "0 Wanted → connecting, Open
+             0 Opened → connected
+             400000 Lost → reconnecting until 401000, Close
+             401000 TimePassed → reconnecting, Open
+             401000 Failed(Transient) → reconnecting until 403000
+             403000 TimePassed → reconnecting, Open
+             403000 Failed(Transient) → reconnecting until 407000
+             407000 TimePassed → reconnecting, Open
+             407000 Failed(Transient) → reconnecting until 415000
+             415000 TimePassed → reconnecting, Open
+             415000 Failed(Transient) → reconnecting until 431000
+             431000 TimePassed → reconnecting, Open
+             431000 Failed(Transient) → error",
+        );
+    }
+
+    #[test]
+    fn a_server_that_was_never_connected_is_tried_when_somebody_looks() {
+        check(
+            &[
+                (0, Event::LookedAt),
+                (0, Event::Wanted),
+                (0, Event::Failed(Failure::Permanent)),
+                (29_999, Event::LookedAt),
+                (30_000, Event::LookedAt),
+                (30_001, Event::LookedAt),
+                (30_002, TRANSIENT),
+                (60_001, Event::LookedAt),
+                (60_002, Event::LookedAt),
+                (60_003, Event::Opened),
+                (400_000, Event::Lost),
+                (400_001, Event::LookedAt),
+            ],
+            "0 LookedAt → disconnected
+             0 Wanted → connecting, Open
+             0 Failed(Permanent) → error
+             29999 LookedAt → error
+             30000 LookedAt → connecting, Open
+             30001 LookedAt → connecting
+             30002 Failed(Transient) → error
+             60001 LookedAt → error
+             60002 LookedAt → connecting, Open
+             60003 Opened → connected until 360003
+             400000 Lost → reconnecting until 401000, Close
+             400001 LookedAt → reconnecting until 401000",
+        );
+        let mut state = UpstreamState::new(RetryPolicy::default());
+        let was_connected =
+            [(0, Event::Wanted), (0, Event::Opened), (1, Event::Lost), (2000, Event::TimePassed)];
+        for (now, event) in was_connected {
+            state.apply(event, now, 0);
+        }
+        state.apply(Event::Failed(Failure::Permanent), 2000, 0);
+        state.apply(Event::LookedAt, 999_999, 0);
+        assert_eq!(state.status(), Status::Error, "its next call tries again");
     }
 
     #[test]
@@ -448,6 +547,7 @@ mod tests {
     fn events() -> impl Strategy<Value = Vec<(u64, Event, u32)>> {
         let event = prop_oneof![
             Just(Event::Wanted),
+            Just(Event::LookedAt),
             Just(Event::Opened),
             Just(TRANSIENT),
             Just(Event::Failed(Failure::Unauthorized)),

@@ -34,6 +34,8 @@ pub struct Authority {
     pub has_resource_metadata: Mutex<bool>,
     /// Tokens are bound to keys, and proofs must contain this nonce, if there is one.
     pub dpop: Mutex<Option<Dpop>>,
+    /// Tokens that may list tools, and not call them.
+    pub weak_tokens: Mutex<Vec<String>>,
     /// How long tokens are valid, if not for an hour.
     pub expires_in_s: Mutex<Option<u64>>,
     /// The answers to a device that asks for its token; at the end of the list the user has agreed.
@@ -328,6 +330,14 @@ impl Authority {
                 r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"guarded","version":"1"}}"#
             }
             "tools/list" => r#"{"tools":[{"name":"whoami","inputSchema":{"type":"object"}}]}"#,
+            "tools/call"
+                if token.is_some_and(|token| {
+                    self.weak_tokens.lock().expect("no panic").iter().any(|weak| weak == token)
+                }) =>
+            {
+                return Response::status(403)
+                    .header("WWW-Authenticate", r#"Bearer error="insufficient_scope", scope="read write""#);
+            }
             "tools/call" => r#"{"content":[{"type":"text","text":"you"}]}"#,
             _ => {
                 return Response::json(

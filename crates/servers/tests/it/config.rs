@@ -1,5 +1,8 @@
 //! Which file wins, and what its servers become when they start.
 
+use servers::config::Trust;
+use servers::decisions::{Decisions, Permission};
+
 use crate::harness::{User, resolve};
 
 const CLAUDE: &str = r#"{
@@ -32,6 +35,83 @@ fn the_whole_entry_of_the_highest_layer_wins() {
     ]);
     insta::assert_snapshot!(user.show(&user.load()));
     insta::assert_snapshot!("with_a_file_for_this_run", user.show(&user.load_with(&["run.json"])));
+}
+
+/// The servers that may not be connected to, each with the file that says so.
+#[track_caller]
+fn check_disabled(files: &[(&str, &str)], expected: &[(&str, &str)]) {
+    let mut all = vec![
+        ("project/.mcp.json", r#"{"mcpServers": {"shared": {"command": "a"}, "other": {"command": "a"}}}"#),
+        (
+            "home/.config/spile/servers.json",
+            r#"{"mcpServers": {"own": {"command": "a"}}, "import": ["cursor"]}"#,
+        ),
+        ("home/.cursor/mcp.json", r#"{"mcpServers": {"cursor": {"command": "a"}}}"#),
+        (
+            "home/.claude/settings.json",
+            r#"{"mcpServers": {"settings": {"command": "a"}}, "enableAllProjectMcpServers": true}"#,
+        ),
+        ("home/.claude.json", r#"{"mcpServers": {"mine": {"command": "a"}}}"#),
+    ];
+    all.retain(|(path, _)| files.iter().all(|(other, _)| other != path));
+    all.extend(files);
+    let user = User::new(&all);
+    let configuration = user.load();
+    assert_eq!(configuration.problems, []);
+    let disabled: Vec<(String, String)> = configuration
+        .servers
+        .iter()
+        .filter_map(|server| {
+            let file = server.disabled_in.as_ref()?;
+            assert_eq!(Decisions::default().permission(server), Permission::DisabledInFile);
+            Some((server.name.clone(), user.normalize(&file.display().to_string())))
+        })
+        .collect();
+    let disabled: Vec<(&str, &str)> = disabled.iter().map(|(name, file)| (&**name, &**file)).collect();
+    assert_eq!(disabled, expected, "{files:?}");
+    // What Claude Code enables waits for our own approval.
+    let undecided = configuration.servers.iter().filter(|server| server.source.trust == Trust::Project);
+    for server in undecided.filter(|server| server.disabled_in.is_none()) {
+        assert_eq!(Decisions::default().permission(server), Permission::NeedsApproval, "{}", server.name);
+    }
+}
+
+#[test]
+fn servers_that_the_user_disabled_in_claude_code_stay_so() {
+    const ALL: &str = r#"["shared", "own", "cursor", "settings", "mine", "nobody", 7]"#;
+    let toggled = |folder: &str, key: &str| {
+        format!(
+            r#"{{"mcpServers": {{"mine": {{"command": "a"}}}}, "projects": {{"{folder}": {{"{key}": {ALL}}}}}}}"#
+        )
+    };
+    let claude = "home/.claude.json";
+    let file = "/home/.claude.json";
+    check_disabled(&[], &[]);
+    // The menu of Claude Code: servers of every scope of its own.
+    check_disabled(
+        &[(claude, &toggled("ROOT/project", "disabledMcpServers"))],
+        &[("mine", file), ("settings", file), ("shared", file)],
+    );
+    check_disabled(&[(claude, &toggled("ROOT/elsewhere", "disabledMcpServers"))], &[]);
+    check_disabled(&[(claude, &toggled("ROOT/project", "disabledMcpjsonServers"))], &[("shared", file)]);
+    let rejected =
+        format!(r#"{{"disabledMcpjsonServers": {ALL}, "enabledMcpjsonServers": ["shared", "other"]}}"#);
+    for path in ["project/.claude/settings.json", "project/.claude/settings.local.json"] {
+        check_disabled(&[(path, &rejected)], &[("shared", &format!("/{path}"))]);
+    }
+    check_disabled(
+        &[("home/.claude/settings.json", &rejected)],
+        &[("shared", "/home/.claude/settings.json")],
+    );
+    // A file named `.mcp.json` is none with settings.
+    check_disabled(
+        &[(
+            "project/.mcp.json",
+            r#"{"mcpServers": {"shared": {"command": "a"}}, "disabledMcpjsonServers": ["shared"]}"#,
+        )],
+        &[],
+    );
+    check_disabled(&[("project/.claude/settings.json", r#"{"disabledMcpjsonServers": "shared"}"#)], &[]);
 }
 
 #[test]

@@ -60,6 +60,9 @@ impl User {
         for server in &configuration.servers {
             out += &format!("{} · {} {}\n", server.name, server.source.scope.name(), server.source.label());
             out += &format!("  {}\n", show_entry(server));
+            if let Some(file) = &server.disabled_in {
+                out += &format!("  disabled in {}\n", file.display());
+            }
             for lower in &server.shadowed {
                 out += &format!("  shadows {} {}\n", lower.scope.name(), lower.label());
             }

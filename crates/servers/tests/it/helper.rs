@@ -113,6 +113,8 @@ fn send(message: &Json) {
 fn serve(log: &str) {
     append(log, &format!("started {}", std::process::id()));
     let mut tools = vec!["echo", "exit", "hang", "freeze", "grow"];
+    // Files beside the log say what else it has, and what is broken.
+    let has = |what: &str| Path::new(&format!("{log}.{what}")).exists();
     for line in io::stdin().lock().lines() {
         let Ok(message) = Json::parse(&line.expect("text")) else { continue };
         let doc = message.to_doc();
@@ -126,23 +128,36 @@ fn serve(log: &str) {
                     out.object("tools", |out| {
                         out.bool("listChanged", true);
                     });
+                    if has("lists") {
+                        out.raw("prompts", "{}").raw("resources", "{}");
+                    }
                 });
                 out.object("serverInfo", |out| {
                     out.str("name", "helper").str("version", "1");
                 });
             }),
             "ping" => Json::object(|_| {}),
-            "tools/list" => list(&tools, log),
+            "tools/list" if !has("broken-tools") => list(&tools, log),
+            "prompts/list" if !has("broken-lists") => {
+                Json::parse(r#"{"prompts":[{"name":"p"}]}"#).expect("JSON")
+            }
+            "resources/list" if !has("broken-lists") => {
+                Json::parse(r#"{"resources":[{"name":"r","uri":"file:///r"}]}"#).expect("JSON")
+            }
+            "resources/templates/list" if !has("broken-lists") => {
+                Json::parse(r#"{"resourceTemplates":[{"name":"t","uriTemplate":"file:///{t}"}]}"#)
+                    .expect("JSON")
+            }
+            "prompts/list" | "resources/list" | "resources/templates/list" | "tools/list" => {
+                send_error(&id, -32603, "out of order");
+                continue;
+            }
             "tools/call" => match call(log, params, &mut tools) {
                 Some(result) => result,
                 None => continue,
             },
             _ => {
-                send(&Json::object(|out| {
-                    out.str("jsonrpc", "2.0").raw("id", id.as_str()).object("error", |out| {
-                        out.int("code", -32601).str("message", "unknown method");
-                    });
-                }));
+                send_error(&id, -32601, "unknown method");
                 continue;
             }
         };
@@ -150,6 +165,14 @@ fn serve(log: &str) {
             out.str("jsonrpc", "2.0").raw("id", id.as_str()).raw("result", result.as_str());
         }));
     }
+}
+
+fn send_error(id: &Json, code: i64, message: &str) {
+    send(&Json::object(|out| {
+        out.str("jsonrpc", "2.0").raw("id", id.as_str()).object("error", |out| {
+            out.int("code", code).str("message", message);
+        });
+    }));
 }
 
 /// The tools are described by a file beside the log, if there is one.

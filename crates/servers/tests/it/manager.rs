@@ -289,6 +289,44 @@ async fn a_changed_list_is_read_again() {
 }
 
 #[tokio::test]
+async fn a_list_that_cannot_be_read_stays_as_it_was() {
+    let servers = Servers::start(&[("s", SERVE)], options());
+    servers.wait_for("s", Status::Connected).await;
+    let mark =
+        |what: &str| std::fs::write(format!("{}.{what}", log(&servers.user, "s")), "").expect("a file");
+    let counts = || {
+        let lists = servers.manager.lists("s").expect("it is known");
+        (lists.tools.len(), lists.prompts.len(), lists.resources.len(), lists.templates.len())
+    };
+    let grown = async |tools: usize| {
+        servers.call("mcp__s__grow").await.expect("a result");
+        let read = async {
+            while counts().0 != tools {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(TEST_TIMEOUT, read).await.expect("in time");
+    };
+    assert_eq!(counts(), (5, 0, 0, 0));
+    mark("lists");
+    let _ = servers.call("mcp__s__exit").await;
+    servers.wait_for("s", Status::Connected).await;
+    assert_eq!(counts(), (5, 1, 1, 1));
+    mark("broken-lists");
+    grown(6).await;
+    assert_eq!(counts(), (6, 1, 1, 1), "what could be read is new, the rest is as before");
+    assert_eq!(servers.manager.registry().resources.len(), 1);
+    // Also on a new connection.
+    let _ = servers.call("mcp__s__exit").await;
+    servers.wait_for("s", Status::Connected).await;
+    assert_eq!(counts(), (5, 1, 1, 1));
+    mark("broken-tools");
+    servers.call("mcp__s__grow").await.expect("a result");
+    servers.call("mcp__s__echo").await.expect("the tools are those of before");
+    assert_eq!(counts(), (5, 1, 1, 1));
+}
+
+#[tokio::test]
 async fn a_call_that_hangs_ends_and_a_server_that_answers_pings_stays() {
     let mut options = options();
     options.call_idle_timeout_ms = 150;

@@ -297,6 +297,7 @@ impl ClientHandler for TerminalHandler {
             | ConnectionEvent::Reinitialized(_)
             | ConnectionEvent::Stderr(_)
             | ConnectionEvent::CatalogChanged(_)
+            | ConnectionEvent::ElicitationCompleted(_)
             | ConnectionEvent::Closed(_) => {}
         }
     }

@@ -194,8 +194,9 @@ impl GatewayAdmin {
                 "a settings file has a server of this name, and takes precedence",
             );
         }
-        if self.servers.table.is_hosted(&name) {
-            return AdminResponse::error(409, "the gateway itself serves a server of this name");
+        if let Some(hosted) = self.servers.table.hosted_with_names_of(&name) {
+            let reason = format!("the gateway itself serves `{hosted}`, whose tools have the same names");
+            return AdminResponse::error(409, &reason);
         }
         match self.servers.registered.register(&name, entry, self.rules) {
             Ok(registration) => {

@@ -358,6 +358,13 @@ impl GatewayTable {
         self.hosted.get().is_some_and(|hosted| hosted.contains_key(server))
     }
 
+    /// The server of this process whose tools have the same public names as those of this one.
+    pub(super) fn hosted_with_names_of(&self, server: &str) -> Option<&str> {
+        let part = names::server_part(server);
+        let mut hosted = self.hosted.get().into_iter().flat_map(|hosted| hosted.keys());
+        hosted.find(|name| names::server_part(name) == part).map(String::as_str)
+    }
+
     pub(super) fn has_server(&self, server: &str) -> bool {
         self.is_hosted(server) || self.read().contains_key(server)
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gateway::{Gateway, Naming, RemoteProvider};
 use host::{CallObserver, Server};
-use servers::config::RegisteredServers;
+use servers::config::{Configuration, RegisteredServers};
 use servers::manager::{ConfigFollower, ServerChange};
 use tokio::sync::Notify;
 use transport::http::ServerDirectory;
@@ -94,6 +94,22 @@ impl LiveServers {
         Ok(server)
     }
 
+    /// Whoever started the gateway named the servers of this process; a settings file changes at any time.
+    fn leave_out_those_with_hosted_names(&self, configuration: &mut Configuration) {
+        configuration.servers.retain(|server| {
+            let hosted = self.table.hosted_with_names_of(&server.name);
+            if let Some(hosted) = hosted {
+                tracing::warn!(
+                    server = server.name,
+                    hosted,
+                    "left out: its tools would have the same names as those of a server that the gateway itself serves; \
+                     rename one of them"
+                );
+            }
+            hosted.is_none()
+        });
+    }
+
     fn remove(&self, name: &str) {
         self.table.remove_remote(name);
         if let Some(main) = self.main.get() {
@@ -114,7 +130,8 @@ impl LiveServers {
             // A panic in it is a bug; the servers go on as they are.
             let Ok((returned, found)) = polled.await else { return };
             follower = returned;
-            if let Some((configuration, decisions)) = found {
+            if let Some((mut configuration, decisions)) = found {
+                self.leave_out_those_with_hosted_names(&mut configuration);
                 for change in self.gateway.apply(&configuration, &decisions) {
                     tracing::info!(?change, "the configured servers have changed");
                     match &change {

@@ -138,9 +138,14 @@ pub fn run(args: &GatewayArgs) -> anyhow::Result<ExitCode> {
         );
     }
     for service in &hosted {
-        if configured.iter().any(|(server, _)| server.name == service.name) {
+        let part = names::server_part(&service.name);
+        if let Some((server, _)) =
+            configured.iter().find(|(server, _)| names::server_part(&server.name) == part)
+        {
             bail!(
-                "`{}` is the name of a configured server and of one that is served here; rename one of them",
+                "the tools of the configured server `{}` and of `{}`, which is served here, would have the same names; rename \
+                 one of them",
+                server.name,
                 service.name
             );
         }
@@ -382,10 +387,11 @@ fn not_ready(status: &ServerStatus) -> Option<Diagnostic> {
             Diagnostic::warning(format!("server `{name}` needs you to sign in"))
                 .help(format!("run `spile login {name}`")),
         ),
-        Status::Error => Some(
-            Diagnostic::warning(format!("server `{name}` cannot be reached: {reason}"))
-                .help(format!("`spile mcp test {name}` shows more; the next call tries again")),
-        ),
+        Status::Error => {
+            Some(Diagnostic::warning(format!("server `{name}` cannot be reached: {reason}")).help(format!(
+                "`spile mcp test {name}` shows more; it is tried again when a client connects or reads a list"
+            )))
+        }
     }
 }
 

@@ -182,6 +182,7 @@ impl GatewayTools {
 
     fn search_tools(&self, call: &Call, cx: &CallContext<'_>) -> Outcome {
         let Some(offered) = self.offered(cx) else { return internal("there is no server yet") };
+        self.gateway.looked_at();
         let query = call.text_argument("query").unwrap_or_default();
         let limit =
             call.arguments().and_then(|arguments| arguments.get("limit")?.u64()).unwrap_or(FOUND_DEFAULT);

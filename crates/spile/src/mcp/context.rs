@@ -76,6 +76,7 @@ pub(crate) fn refusal(server: &ConfiguredServer, permission: Permission) -> Opti
             (format!("server `{name}` is disabled"), format!("enable it with `spile mcp enable {name}`"))
         }
         Permission::DisabledInFile => {
+            let file = server.disabling_file().unwrap_or(&server.source.path).display();
             (format!("server `{name}` is disabled in {file}"), "enable it in that file".to_owned())
         }
         Permission::Invalid => {

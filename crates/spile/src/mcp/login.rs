@@ -122,6 +122,8 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     // A thread may still be blocked on stdin, and nothing can end that read.
     runtime.shutdown_background();
     result?;
+    // Gateways that run connect again, or use the new token.
+    context.decision_file()?.update(|decisions| decisions.retry(server))?;
     notice(&format!("signed in to `{}`", server.name));
     Ok(ExitCode::SUCCESS)
 }

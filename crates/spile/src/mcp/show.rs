@@ -215,6 +215,7 @@ pub(super) fn status(server: &ConfiguredServer, permission: Permission) -> &'sta
         Permission::NeedsApproval => "not approved",
         Permission::Changed => "changed, not approved",
         Permission::Disabled => "disabled",
+        Permission::DisabledInFile if server.disabled_in.is_some() => "disabled in Claude Code",
         Permission::DisabledInFile => "disabled in its file",
         Permission::Invalid => "invalid",
     }

@@ -162,6 +162,29 @@ fn over_stdio_the_gateway_and_its_servers_end_with_their_client() {
 }
 
 #[test]
+fn a_gateway_is_reached_over_every_transport() {
+    let project = project(&json!({"people": customers()}));
+    let socket = project.folder.join("gateway.sock").display().to_string();
+    let gateway = start(&project, &["--socket", &socket]);
+    let port = gateway.port().expect("it listens");
+    for url in [
+        format!("http://127.0.0.1:{port}/mcp"),
+        format!("http://127.0.0.1:{port}/sse"),
+        format!("ws://127.0.0.1:{port}/mcp"),
+        format!("ws://127.0.0.1:{port}/mcp/people"),
+        format!("unix:{socket}"),
+        format!("http+unix://{}/mcp", socket.replace('/', "%2F")),
+    ] {
+        let tool = if url.ends_with("/people") { "lookup_customer" } else { "mcp__people__lookup_customer" };
+        let called = project.run(&["call", tool, "email=dana@acme.test", "--url", &url]);
+        assert_eq!(called.code, Some(0), "{url}: {called}");
+        assert!(called.stdout.contains("emerald"), "{url}: {called}");
+    }
+    let (_, stderr, code) = gateway.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+#[test]
 fn what_cannot_be_served_is_said() {
     let none = TestProject::new(&[]).run(&["gateway"]);
     assert_eq!(none.code, Some(1));
@@ -169,7 +192,7 @@ fn what_cannot_be_served_is_said() {
     let clash = project(&json!({"stock": customers()}));
     let clash = clash.run(&["gateway", "--config", "servers.json", "."]);
     assert_eq!(clash.code, Some(1));
-    assert!(clash.stderr.contains("`stock` is the name of a configured server"), "{clash}");
+    assert!(clash.stderr.contains("of the configured server `stock` and of `stock`"), "{clash}");
     let missing = TestProject::new(&[]).run(&["gateway", "--config", "nothing.json"]);
     assert_eq!(missing.code, Some(1));
     assert!(missing.stderr.contains("nothing.json"), "{missing}");

@@ -104,6 +104,33 @@ fn what_a_user_allows_at_one_gateway_is_not_allowed_at_another() {
 }
 
 #[test]
+fn a_server_of_the_settings_takes_no_name_of_one_that_the_gateway_serves_itself() {
+    let project = project_with(&json!({}), &json!({}));
+    let manifest = std::fs::read_to_string(project.folder.join("spile.toml")).expect("it has a manifest");
+    let renamed = manifest.replacen("name = \"stock\"", "name = \"my-stock\"", 1);
+    assert_ne!(renamed, manifest);
+    project.write("spile.toml", renamed.as_bytes());
+    let gateway = start(&project, &["."]);
+    let own = tool_names(&gateway, "/mcp/my-stock");
+    assert!(own.contains(&"list_stock".to_owned()), "{own:?}");
+    for name in ["my-stock", "my_stock"] {
+        // The other one is the sign that the file was read.
+        let servers = json!({name: customers(), "people": customers()});
+        write_settings(&project, &servers, &json!({}), &json!({}));
+        wait_until("the other server joins", || lists(&gateway, "/mcp", "mcp__people__lookup_customer"));
+        assert_eq!(tool_names(&gateway, "/mcp/my-stock"), own, "{name}");
+        assert!(lists(&gateway, "/mcp", "mcp__my_stock__list_stock"), "{name}");
+        assert!(!lists(&gateway, "/mcp", "mcp__my_stock__list_customers"), "{name}");
+        write_settings(&project, &json!({}), &json!({}), &json!({}));
+        wait_until("the other server leaves", || gateway.get("/mcp/people").0.contains(" 404 "));
+        assert_eq!(tool_names(&gateway, "/mcp/my-stock"), own, "{name}");
+    }
+    let (_, stderr, code) = gateway.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("rename one of them"), "{stderr}");
+}
+
+#[test]
 fn a_server_that_was_given_up_is_tried_again_when_the_user_says_so() {
     let project = project_with(&json!({}), &json!({}));
     let script = "[ -e ready ] && exec \"$0\" serve . || exit 1";

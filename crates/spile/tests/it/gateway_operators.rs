@@ -1,12 +1,15 @@
 //! What operators and models can do with a running gateway: approvals, registered servers, its own tools, changed settings.
 
-use std::sync::Arc;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
 use crate::authority::{Authority, get, location};
 use crate::gateway::{call, customers, project_with, response, spile_serve, start, tool_names};
 use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject, examples};
+use crate::http_server::{Response, serve};
 
 const OPERATOR: &str = "Authorization: Bearer operator-token-0123456789abcdef\r\n";
 
@@ -122,7 +125,7 @@ fn an_operator_registers_and_removes_a_server_while_the_gateway_runs() {
 
 #[test]
 fn what_may_not_be_registered_is_refused_with_the_reason() {
-    let (_project, gateway) = operated(&json!({"people": customers()}), &json!({}), &[]);
+    let (_project, gateway) = operated(&json!({"people": customers()}), &json!({}), &["."]);
     for (body, expected_status, expected) in [
         (json!({"entry": {"url": "https://mcp.example/mcp"}}), 400, "expected {"),
         (json!({"name": "x", "entry": {}}), 400, "command"),
@@ -151,6 +154,7 @@ fn what_may_not_be_registered_is_refused_with_the_reason() {
         (json!({"name": "x", "entry": {"url": "file:///etc/passwd"}}), 400, "http"),
         (json!({"name": "x", "entry": {"url": "https://ada:secret@mcp.example/"}}), 400, "headers"),
         (json!({"name": "people", "entry": {"url": "https://mcp.example/mcp"}}), 409, "settings file"),
+        (json!({"name": "stock", "entry": {"url": "https://mcp.example/mcp"}}), 409, "itself serves `stock`"),
     ] {
         let (status, answer) = admin(&gateway, "POST", "/-/servers", Some(&body));
         assert_eq!(status, expected_status, "{body}: {answer}");
@@ -299,6 +303,108 @@ fn the_page_shows_the_servers_behind_the_gateway() {
 /// Stops blocking the runtime that the authorization server runs on.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("no panic")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_that_runs_uses_what_the_user_signs_in_to_elsewhere() {
+    let authority = Authority::start().await;
+    let servers = json!({"guarded": {"type": "http", "url": authority.server().as_str()}});
+    let allow = json!({"allow": ["mcp__guarded__whoami"]});
+    let project = Arc::new(project_with(&servers, &allow));
+    let started = project.clone();
+    let gateway = Arc::new(blocking(move || start(&started, &[])).await);
+    let login = async |more: &[&str]| {
+        let mut args = vec!["login", "guarded", "--config", "servers.json"];
+        args.extend(more);
+        let mut command = project.spile(&args);
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut address = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
+        stdout.read_line(&mut address).expect("an address");
+        let back = location(&get(&address.trim().parse().expect("an address")).await);
+        assert!(get(&back).await.contains("You are signed in"));
+        assert!(child.wait().expect("it can be waited for").success());
+    };
+    let whoami = async || {
+        let gateway = gateway.clone();
+        blocking(move || call(&gateway, "/mcp", "mcp__guarded__whoami", &json!({}), &json!({}))).await
+    };
+    assert_eq!(whoami().await["error"]["code"], -32602, "nobody is signed in");
+    login(&[]).await;
+    let listing = gateway.clone();
+    blocking(move || {
+        wait_until("the tools are listed", || {
+            tool_names(&listing, "/mcp").contains(&"mcp__guarded__whoami".to_owned())
+        });
+    })
+    .await;
+    assert_eq!(whoami().await["result"]["content"][0]["text"], "you");
+
+    let tokens = authority.access_tokens.lock().expect("no panic").clone();
+    authority.weak_tokens.lock().expect("no panic").extend(tokens);
+    let refused = whoami().await;
+    let error = &refused["result"]["structuredContent"];
+    assert_eq!(error["code"], "forbidden", "{refused}");
+    let help = "it needs the scopes `read write`; run `spile login guarded --oauth-scope 'read write'`";
+    assert!(error.to_string().contains(help), "{refused}");
+    login(&["--oauth-scope", "read write"]).await;
+    assert_eq!(whoami().await["result"]["content"][0]["text"], "you");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_credentials_of_a_caller_reach_no_server() {
+    let heads: Arc<Mutex<Vec<String>>> = Arc::default();
+    let seen = heads.clone();
+    let origin = serve(move |request| {
+        let head = format!("{} {} {:?} {}", request.method, request.target, request.headers, request.body);
+        seen.lock().expect("no panic").push(head);
+        let Ok(message) = serde_json::from_str::<Value>(&request.body) else { return Response::status(405) };
+        let result = match message["method"].as_str() {
+            Some("initialize") => {
+                json!({"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "far", "version": "1"}})
+            }
+            Some("tools/list") => {
+                let tool = json!({"name": "poke", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": true}});
+                json!({ "tools": [tool] })
+            }
+            Some("tools/call") => json!({"content": [{"type": "text", "text": "poked"}]}),
+            Some("ping") => json!({}),
+            _ if message["id"].is_null() => return Response::status(202),
+            _ => {
+                let error = json!({"code": -32601, "message": "no"});
+                return Response::json(200, json!({"jsonrpc": "2.0", "id": message["id"], "error": error}).to_string());
+            }
+        };
+        Response::json(200, json!({"jsonrpc": "2.0", "id": message["id"], "result": result}).to_string())
+    })
+    .await;
+    let entry = json!({"type": "http", "url": format!("{origin}/mcp"), "headers": {"X-Key": "of-the-entry"}});
+    let project = project_with(&json!({"far": entry}), &json!({}));
+    let tokens = json!({"tokens": [{"token": "caller-token-0123456789abcdef", "subject": "ada"}]});
+    project.write("tokens.json", tokens.to_string().as_bytes());
+    blocking(move || {
+        let gateway = start(&project, &["--token-file", "tokens.json"]);
+        for (path, tool) in [("/mcp", "mcp__far__poke"), ("/mcp/far", "poke")] {
+            let meta = json!({
+                "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            });
+            let params = json!({"name": tool, "arguments": {}, "_meta": meta});
+            let message = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+            let headers = format!(
+                "Authorization: Bearer caller-token-0123456789abcdef\r\nCookie: caller-cookie=1\r\nX-Caller: caller-header\r\n\
+                 MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: {tool}\r\n"
+            );
+            let (_, body) = gateway.post(path, &headers, &message.to_string());
+            assert!(body.contains("poked"), "{body}");
+        }
+    })
+    .await;
+    let heads = heads.lock().expect("no panic");
+    assert!(heads.iter().any(|head| head.contains("tools/call")), "{heads:?}");
+    for head in heads.iter() {
+        assert!(head.contains("of-the-entry") && !head.contains("caller-"), "{head}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

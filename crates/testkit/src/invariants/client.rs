@@ -288,6 +288,7 @@ impl ClientSimulation {
             | ClientEvent::Log { .. }
             | ClientEvent::CatalogChanged(_)
             | ClientEvent::InputRequestCancelled(_)
+            | ClientEvent::ElicitationCompleted(_)
             | ClientEvent::Warning(_) => {
                 assert!(!self.is_closed, "heard of after the end: {event:?}");
             }

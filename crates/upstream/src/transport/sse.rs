@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use outbound::{Client, ConnectFailure, Response};
 use url::Url;
-use wire::client::{Action, ClientError};
+use wire::client::{Action, ClientError, HttpResponse};
 use wire::frame::{SseDecoder, SseEvent};
 
 use super::http::root_cause;
 use super::retry_after::retry_after_ms;
 use crate::connection::{ConnectionOptions, ConnectionShared, OpenError};
 use crate::trace::{Direction, TraceEvent};
+
+/// How much of a refusal is read, and for how long. It says why, in a few words.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a server may take to send the `endpoint` event.
 const ENDPOINT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -145,6 +149,24 @@ fn handle_event(shared: &Arc<ConnectionShared>, event: SseEvent) {
     }
 }
 
+async fn read_refusal(mut response: Response) -> HttpResponse {
+    let challenge = response.headers().get("www-authenticate");
+    let www_authenticate = challenge.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let retry_after_ms = retry_after_ms(response.headers());
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    let reading = async {
+        while let Ok(Some(chunk)) = response.chunk().await
+            && body.len() < REFUSAL_BYTES_MAX
+        {
+            body.extend_from_slice(&chunk[..chunk.len().min(REFUSAL_BYTES_MAX - body.len())]);
+        }
+    };
+    // The status alone says enough.
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, reading).await;
+    HttpResponse { status, body, www_authenticate, retry_after_ms }
+}
+
 /// Sends one message at a time: their order matters.
 async fn run_sender(shared: Arc<ConnectionShared>, client: Client, endpoint: Url) -> String {
     while let Some(action) = shared.next_action().await {
@@ -160,6 +182,7 @@ async fn run_sender(shared: Arc<ConnectionShared>, client: Client, endpoint: Url
         };
         let bound = shared.options.current_token().filter(|token| token.is_bound());
         let again = bound.map(|token| (token, send.body.clone()));
+        let exchange = send.exchange;
         let mut sent = post(send.body).await;
         if let (Ok(response), Some((token, body))) = (&sent, again)
             && token.take_nonce(response)
@@ -168,12 +191,14 @@ async fn run_sender(shared: Arc<ConnectionShared>, client: Client, endpoint: Url
         }
         match sent {
             Ok(response) if response.status().is_success() => {}
+            // It does not know the session.
+            Ok(response) if response.status().as_u16() == 404 => {
+                return "the server refused a message: HTTP 404".to_owned();
+            }
+            // No event answers what the server did not take.
             Ok(response) => {
-                let reason = format!("the server refused a message: HTTP {}", response.status().as_u16());
-                if response.status().as_u16() == 404 {
-                    return reason;
-                }
-                shared.with_client(|client, _| client.message_skipped(&reason));
+                let refusal = read_refusal(response).await;
+                shared.with_client(|client, now| client.http_response(exchange, refusal, now));
             }
             Err(error) => return format!("cannot send a message: {}", root_cause(&error)),
         }

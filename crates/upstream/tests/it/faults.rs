@@ -69,6 +69,9 @@ fn open_error(error: &OpenError) -> String {
 fn client_error(error: &ClientError) -> String {
     match error {
         ClientError::Timeout { .. } => "timeout".to_owned(),
+        ClientError::HttpStatus { status, retry_after_ms: Some(ms), .. } => {
+            format!("status {status}, in {ms} ms")
+        }
         ClientError::HttpStatus { status, .. } => format!("status {status}"),
         ClientError::ProtocolViolation(_) => "protocol violation".to_owned(),
         ClientError::ConnectionClosed(CloseReason::AlreadyClosed) => "closed before".to_owned(),
@@ -142,6 +145,8 @@ async fn a_broken_server_over_http_is_a_typed_error() {
             (InCall, WrongId, "call: protocol violation"),
             (InCall, AnswersTwice, POKED),
             (InCall, ServerError, "call: status 500"),
+            (InCall, Unauthorized, "call: unauthorized 401"),
+            (InCall, TooMany, "call: status 429, in 7000 ms"),
         ],
     )
     .await;
@@ -169,6 +174,9 @@ async fn a_broken_server_over_http_and_sse_is_a_typed_error() {
             (InCall, EndlessEvent, "call: closed"),
             (InCall, WrongId, "call: timeout"),
             (InCall, AnswersTwice, POKED),
+            (InCall, ServerError, "call: status 500"),
+            (InCall, Unauthorized, "call: unauthorized 401"),
+            (InCall, TooMany, "call: status 429, in 7000 ms"),
         ],
     )
     .await;
@@ -179,6 +187,8 @@ async fn a_broken_program_is_a_typed_error_and_leaves_no_process() {
     let mark = kinds::new_mark("faults");
     let poked =
         r#"printf '{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"poked"}]}}\n' "$id""#;
+    let result = |json: &str| format!(r#"printf '{{"jsonrpc":"2.0","id":%s,"result":{json}}}\n' "$id""#);
+    let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(64), "]".repeat(64));
     let endless = "head -c 1073741824 /dev/zero | tr '\\0' x";
     let table = [
         ("exits at once", "exit 1".to_owned(), "open: child closed"),
@@ -208,6 +218,13 @@ async fn a_broken_program_is_a_typed_error_and_leaves_no_process() {
             "call: timeout",
         ),
         ("answers twice", answering(&format!("{poked}; {poked}")), POKED),
+        (
+            "answers with a repeated key",
+            answering(&result(r#"{"a":1,"\\u0061":2}"#)),
+            "call: protocol violation",
+        ),
+        ("answers too deep", answering(&result(&deep)), "call: protocol violation"),
+        ("answers in Latin-1", answering(&result(r#"{"a":"\377"}"#)), "call: timeout"),
     ];
     let rows = table.into_iter().map(async |(row, script, expected)| {
         let command = Command::new("sh").arg("-c").arg(script).env(kinds::MARK, &mark);

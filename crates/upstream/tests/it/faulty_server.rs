@@ -19,6 +19,8 @@ pub enum Fault {
     WrongId,
     AnswersTwice,
     ServerError,
+    Unauthorized,
+    TooMany,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +122,13 @@ fn serve(connection: TcpStream, fault: Fault, when: When, events: &EventStream) 
             return Ok(());
         }
         let id = id_of(&request.body);
+        if request.path == "/messages"
+            && is_call
+            && let Some(refusal) = refusal(fault)
+        {
+            out.write_all(refusal.as_bytes())?;
+            continue;
+        }
         if request.path == "/messages" {
             out.write_all(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")?;
             let stream = events.lock().expect("no panic").as_ref().map(TcpStream::try_clone);
@@ -221,16 +230,32 @@ fn break_http(mut out: TcpStream, fault: Fault, id: &str) -> std::io::Result<()>
             let body = response(id, POKED);
             write!(out, "{stream}data: {body}\n\ndata: {body}\n\n")?;
         }
-        Fault::ServerError => {
-            write!(out, "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\n\r\noops")?;
+        Fault::ServerError | Fault::Unauthorized | Fault::TooMany => {
+            out.write_all(refusal(fault).unwrap_or_default().as_bytes())?;
         }
     }
     Ok(())
 }
 
+/// The response of a server that does not take a request.
+fn refusal(fault: Fault) -> Option<String> {
+    let head = match fault {
+        Fault::ServerError => "500 Internal Server Error",
+        Fault::Unauthorized => "401 Unauthorized\r\nWWW-Authenticate: Bearer error=\"invalid_token\"",
+        Fault::TooMany => "429 Too Many Requests\r\nRetry-After: 7",
+        _ => return None,
+    };
+    Some(format!("HTTP/1.1 {head}\r\nContent-Length: 4\r\n\r\noops"))
+}
+
 fn break_events(mut stream: TcpStream, fault: Fault, id: &str) -> std::io::Result<()> {
     match fault {
-        Fault::NeverAnswers | Fault::ServerError | Fault::EndlessHead | Fault::RedirectsInCircles => Ok(()),
+        Fault::NeverAnswers
+        | Fault::ServerError
+        | Fault::Unauthorized
+        | Fault::TooMany
+        | Fault::EndlessHead
+        | Fault::RedirectsInCircles => Ok(()),
         Fault::Closes => stream.shutdown(Shutdown::Both),
         Fault::ResetsMidBody => {
             write!(stream, "data: {{\"jsonrpc\"")?;

@@ -45,6 +45,9 @@ impl Client {
                     self.on_catalog_change(CatalogChange::Resource(uri.into()), params);
                 }
             }
+            "notifications/elicitation/complete" => {
+                self.events.extend(text("elicitationId").map(ClientEvent::ElicitationCompleted));
+            }
             "notifications/subscriptions/acknowledged" => {
                 let granted = NotificationFilter::read(member("notifications")).unwrap_or_default();
                 if let Some(call) = self.subscription_call(params) {

@@ -164,6 +164,8 @@ pub enum ClientEvent {
     InputRequested(IncomingInputRequest),
     /// The response is no longer needed.
     InputRequestCancelled(InputRequestId),
+    /// The user has done what the elicitation by URL with this id asked for.
+    ElicitationCompleted(String),
     /// The server deviated from the protocol, and the connection goes on.
     Warning(ProtocolWarning),
     /// The connection is unusable. All pending calls have failed before this event.

@@ -55,7 +55,7 @@ fn write_request_members(
             out.object("params", |params| {
                 params.str("mode", "url").str("message", message).str("url", url);
                 if let (Some(id), true) = (id, version.has(Feature::ElicitationId)) {
-                    params.str("elicitationId", &format!("elicitation-{id}"));
+                    params.str("elicitationId", &elicitation_id(id));
                 }
                 write_related_task_meta(params, task);
             });
@@ -74,6 +74,11 @@ fn write_request_members(
             }
         }
     }
+}
+
+/// The id of an elicitation by URL, from that of the request.
+pub(super) fn elicitation_id(request: u64) -> String {
+    format!("elicitation-{request}")
 }
 
 /// A form for a client of 2025-06-18, which knows choices only as `enum` with `enumNames`. A multiple choice

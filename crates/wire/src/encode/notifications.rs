@@ -3,6 +3,7 @@
 use json::write::{self, ObjectWriter};
 use spile_core::{CallEvent, CatalogChange};
 
+use super::input_requests::elicitation_id;
 use super::tasks::{self, TaskSnapshot};
 use super::{RenderedServerInfo, ReplyTo, begin_response, end_response, write_notification};
 use crate::id::RequestId;
@@ -42,7 +43,13 @@ pub fn call_event(event: &CallEvent, to: &ReplyTo) -> Option<Vec<u8>> {
                 params.str("reason", "the response is no longer needed");
             });
         }
-        CallEvent::PauseStream { .. } => return None,
+        // 2025-11-25, Completion Notifications. Before and after, URL mode has no ids.
+        CallEvent::ElicitationComplete { id } if to.version.has(Feature::ElicitationId) => {
+            write_notification(&mut out, "notifications/elicitation/complete", |params| {
+                params.str("elicitationId", &elicitation_id(*id));
+            });
+        }
+        CallEvent::ElicitationComplete { .. } | CallEvent::PauseStream { .. } => return None,
     }
     Some(out)
 }

@@ -196,6 +196,7 @@ impl ClientHarness {
                     format!("input_requested {:?} {}", request.kind, request.params)
                 }
                 ClientEvent::InputRequestCancelled(_) => "input_cancelled".to_owned(),
+                ClientEvent::ElicitationCompleted(id) => format!("elicitation_completed {id}"),
                 ClientEvent::Warning(message) => format!("warning {message}"),
                 ClientEvent::Closed(error) => format!("closed {error}"),
             };

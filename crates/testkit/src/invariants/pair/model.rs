@@ -391,6 +391,7 @@ impl PairModel {
                 assert!(ask.is_open, "a question is withdrawn that is not open");
                 ask.is_open = false;
             }
+            ClientEvent::ElicitationCompleted(id) => panic!("no server here asks at a URL: {id}"),
             ClientEvent::Warning(what) => {
                 let is_excused = self.has_misbehaved
                     || self.cuts > 0

@@ -384,6 +384,7 @@ impl ClientHandler for RecordingHandler {
                 format!("log {level} {} {data}", logger.unwrap_or_default())
             }
             ConnectionEvent::CatalogChanged(change) => format!("changed {change:?}"),
+            ConnectionEvent::ElicitationCompleted(id) => format!("completed {id}"),
             ConnectionEvent::ProtocolWarning(what) => format!("odd {what}"),
             ConnectionEvent::Reinitialized(greeting) => format!("odd greeted again: {greeting:?}"),
             ConnectionEvent::Closed(reason) => format!("over {reason}"),
