@@ -75,6 +75,13 @@ impl Grants {
                 Line::Roles(names) => roles.extend(names),
             }
         }
+        // The rights of active roles are shown with those of the user.
+        let active = match conn.query_first::<Row, _>("SELECT CURRENT_ROLE()").await {
+            Ok(row) => row.and_then(|row| text(&row, 0)).unwrap_or_default(),
+            Err(Error::Server(_)) => String::new(),
+            Err(error) => return Err(error),
+        };
+        roles.retain(|role| unquoted(role) != active && !parts(&active).contains(role));
         let mut at = 0;
         while let Some(role) = roles.get(at).cloned().filter(|_| at < ROLES_MAX) {
             at += 1;

@@ -152,7 +152,7 @@ fn every_right_beyond_reading_is_found() {
         ("GRANT DELETE ON mysql.user TO %R@localhost", " | it may write to `mysql.user` (delete)"),
         (
             "GRANT %O TO %R@localhost; GRANT DELETE ON *.* TO %O",
-            " | it has rights on the whole server (delete)",
+            " | it may take the role `%O`, whose rights it cannot see",
         ),
         (
             "GRANT %O TO %R@localhost; SET DEFAULT ROLE %O FOR %R@localhost; GRANT INSERT ON %D.t TO %O",
