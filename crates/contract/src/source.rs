@@ -116,6 +116,18 @@ pub struct SourceFacts {
     /// Whether the source is a file whose texts may be numbers, dates and booleans in a
     /// [format](crate::ColumnFormat).
     pub reads_texts: bool,
+    /// Who a database was read as.
+    pub role: Option<DatabaseRole>,
+}
+
+/// The role of a connection to a database, and what it could do beyond reading.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DatabaseRole {
+    pub name: String,
+    /// What it could write, as clauses: what serving writes needs.
+    pub writes: Vec<String>,
+    /// What else it could do, as clauses.
+    pub powers: Vec<String>,
 }
 
 /// A table that cannot be read.

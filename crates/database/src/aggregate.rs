@@ -22,6 +22,8 @@ struct GroupStatement {
     /// Where the number of rows is; the values of the groups come before it.
     rows: usize,
     measures: Vec<MeasureResult>,
+    /// Whether columns have values of other types: then the database's answer does not count.
+    exceptions: Vec<usize>,
 }
 
 /// Where the result of a measure is, by index.
@@ -52,13 +54,15 @@ impl Selected {
 
 impl TableReader {
     pub(crate) fn group_rows(&self, question: &Aggregate<'_>) -> Result<Groups, SourceError> {
-        match self.group_statement(question) {
-            Some(statement) => self.run_group_statement(question, &statement),
-            None => self.scan_groups(question),
-        }
+        let grouped = match self.group_statement(question) {
+            Some(statement) => self.run_group_statement(question, &statement)?,
+            None => None,
+        };
+        grouped.map_or_else(|| self.scan_groups(question), Ok)
     }
 
-    /// `None` if the database would answer otherwise than `contract`.
+    /// `None` if the database would answer otherwise than `contract`. Of columns that may have values of other types it is only known
+    /// when the database has answered.
     fn group_statement(&self, question: &Aggregate<'_>) -> Option<GroupStatement> {
         let mut out = SqlWriter::new(self.dialect);
         let mut selected = Selected::default();
@@ -71,7 +75,7 @@ impl TableReader {
             if let Measure::Linked { column, .. } = *measure
                 && !keys.iter().any(|(of, _)| *of == column)
             {
-                let expression = self.dialect.group_expression(self.plain(column)?)?;
+                let expression = self.dialect.group_expression(&self.columns[column])?;
                 keys.push((column, selected.push(expression)));
             }
         }
@@ -85,10 +89,11 @@ impl TableReader {
                     MeasureResult::Key(keys.iter().find(|(of, _)| *of == column)?.1)
                 }
                 Measure::Of { function, column } => {
-                    self.measure(&mut selected, function, self.plain(column)?, is_whole)?
+                    self.measure(&mut selected, function, &self.columns[column], is_whole)?
                 }
             });
         }
+        let exceptions = self.exceptions(question, &mut selected)?;
         out.push("SELECT ");
         for (at, expression) in selected.expressions.into_iter().enumerate() {
             out.push(if at > 0 { ", " } else { "" });
@@ -101,16 +106,26 @@ impl TableReader {
             let places: Vec<String> = (1..=rows).map(|place| place.to_string()).collect();
             out.push(&format!(" GROUP BY {}", places.join(", ")));
         }
-        Some(GroupStatement { sql: out.sql, rows, measures })
+        Some(GroupStatement { sql: out.sql, rows, measures, exceptions })
     }
 
-    /// The column, if all of its values are of its type.
-    fn plain(&self, at: usize) -> Option<&Column> {
-        Some(&self.columns[at]).filter(|column| !column.is_mixed())
+    /// Asks of each column that may have values of other types whether rows of the question do. `None` if the database cannot say.
+    fn exceptions(&self, question: &Aggregate<'_>, selected: &mut Selected) -> Option<Vec<usize>> {
+        let groups = question.groups.iter().map(|group| group.column);
+        let mut columns: Vec<usize> =
+            groups.chain(question.measures.iter().filter_map(Measure::column)).collect();
+        columns.sort_unstable();
+        columns.dedup();
+        let mixed = columns.into_iter().map(|at| &self.columns[at]).filter(|column| column.is_mixed());
+        let ask = |column: &Column| {
+            let question = self.dialect.special_values(&column.info)?;
+            Some(selected.push(Expression::integer(&question)))
+        };
+        mixed.map(ask).collect()
     }
 
     fn group_expression(&self, out: &mut SqlWriter<'_>, group: &GroupColumn<'_>) -> Option<Expression> {
-        let column = self.plain(group.column)?;
+        let column = &self.columns[group.column];
         match (group.unit.filter(|_| group.map.is_none()), group.time_zone) {
             (None, _) => self.dialect.group_expression(column),
             (Some(_), Some(zone)) if column.data_type == DataType::Timestamp => {
@@ -160,14 +175,19 @@ impl TableReader {
         &self,
         question: &Aggregate<'_>,
         statement: &GroupStatement,
-    ) -> Result<Groups, SourceError> {
+    ) -> Result<Option<Groups>, SourceError> {
         let mut table = GroupTable::new(question, |column| self.columns[column].data_type);
         let limits = self.limits(question.cancelled);
+        let mut has_exceptions = false;
         self.run(&statement.sql, &limits, &mut |values| {
             let integer = |at: usize| match values.get(at) {
                 Some(ValueRef::Integer(n)) => u64::try_from(*n).unwrap_or(0),
                 _ => 0,
             };
+            if statement.exceptions.iter().any(|at| integer(*at) > 0) {
+                has_exceptions = true;
+                return Ok(RowFlow::Stop);
+            }
             let rows = integer(statement.rows);
             self.check(question.groups.iter().map(|group| group.column), values)?;
             for (measure, result) in question.measures.iter().zip(&statement.measures) {
@@ -193,7 +213,7 @@ impl TableReader {
             pushed.map_err(|error| error.into_source_error(|column| &self.columns[column].name))?;
             Ok(RowFlow::Continue)
         })?;
-        Ok(table.finish())
+        Ok((!has_exceptions).then(|| table.finish()))
     }
 
     /// Reads the rows and groups them.

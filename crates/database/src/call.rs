@@ -20,6 +20,11 @@ impl<'a> CallLimits<'a> {
         Self { cancelled, deadline: Instant::now() + timeout }
     }
 
+    /// The same limits with less time, for a part of the work.
+    pub(crate) fn at_most(&self, time: Duration) -> Self {
+        Self { deadline: self.deadline.min(Instant::now() + time), ..*self }
+    }
+
     /// Fails if the work should stop.
     pub(crate) fn check(&self) -> Result<(), SourceError> {
         if self.cancelled.is_some_and(|flag| flag.load(Ordering::Relaxed)) {

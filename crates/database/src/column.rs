@@ -45,7 +45,8 @@ impl Storage {
     pub(crate) fn data_types(self) -> &'static [DataType] {
         match self {
             Self::Integer => &[DataType::Int64, DataType::Integer, DataType::Decimal, DataType::Boolean],
-            Self::Unsigned | Self::Decimal => &[DataType::Decimal],
+            Self::Unsigned => &[DataType::Decimal, DataType::Int64, DataType::Integer],
+            Self::Decimal => &[DataType::Decimal],
             Self::Float32 | Self::Float64 => &[DataType::Number],
             Self::Boolean => &[DataType::Boolean],
             Self::Text | Self::PaddedText => &[DataType::Text, DataType::Json],
@@ -89,10 +90,15 @@ impl Column {
             let message = format!("column `{}`: a text that means NULL is only for files", info.name);
             return Err(SourceError::Incompatible { detail: message.clone(), message });
         }
+        let mut info = info.clone();
+        // Those that fit 64 bits with a sign are read and compared as such; a larger one does not fit the contract then.
+        if info.storage == Storage::Unsigned && shape.data_type != DataType::Decimal {
+            info.storage = Storage::Integer;
+        }
         Ok(Self {
             name: info.name.clone(),
             quoted,
-            info: info.clone(),
+            info,
             data_type: shape.data_type,
             nullable: shape.nullable,
             mixed: shape.mixed,

@@ -139,6 +139,9 @@ pub(crate) trait Connection: Send {
         limits: &CallLimits<'_>,
     ) -> Result<Schema, DbError>;
 
+    /// Asks the other side whether it is still there. A connection that does not answer is not usable any more.
+    fn answers(&mut self, limits: &CallLimits<'_>) -> bool;
+
     /// Whether another call may use it.
     fn is_usable(&self) -> bool;
 

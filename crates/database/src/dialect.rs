@@ -59,6 +59,14 @@ pub(crate) trait Dialect: Send + Sync {
     /// Converts a placeholder with digits to a decimal.
     fn typed_decimal(&self, placeholder: &str, digits: &str) -> String;
 
+    /// A date or time of responses that is not one of the years 1 to 9999, as the engine reads it: `0044-03-15 BC`. `None` if it
+    /// has no such value.
+    fn exceptional_time(&self, text: &str) -> Option<String>;
+
+    /// A condition that a value of the column is one of its type in the contract: neither `NaN` nor `infinity` nor `0000-00-00`.
+    /// `None` if all are.
+    fn ordinary_values(&self, column: &Column) -> Option<String>;
+
     /// Whether rows without a value come last when this is sorted upwards or downwards.
     fn order_by(&self, expression: &str, descending: bool) -> String;
 
@@ -92,11 +100,12 @@ pub(crate) trait Dialect: Send + Sync {
     /// Writes a join with pairs of a key and its rank, as a table with the columns `k` and `r`.
     fn write_ranks(&self, out: &mut SqlWriter<'_>, alias: &str, column: &Column, ranks: &[(Param, i64)]);
 
-    /// An aggregate over the column that is 1 if it has values that its usual type cannot hold. `None` if it never has.
+    /// An aggregate over the column that is 1 if it has values that its usual type cannot hold, 2 if they do not fit 64 bits with a
+    /// sign either. `None` if it never has.
     fn special_values(&self, column: &ColumnInfo) -> Option<String>;
 
-    /// An expression that identifies a row of a table without a key, if there is one.
-    fn row_id(&self) -> Option<&'static str>;
+    /// The columns that identify a row of a table without a key, also in its partitions and heirs; none if there are none.
+    fn row_id(&self) -> &'static [&'static str];
 
     /// Converts a placeholder to what the column stores.
     fn stored(&self, column: &Column, placeholder: &str) -> String;

@@ -39,13 +39,18 @@ impl IdempotencyTable {
         Self { dialect, name, exists: AtomicBool::new(exists) }
     }
 
+    /// Whether there may be records.
+    pub(crate) fn exists(&self) -> bool {
+        self.exists.load(Ordering::Relaxed)
+    }
+
     /// Creates the table with the first record.
     pub(crate) fn ensure(
         &self,
         connection: &mut dyn Connection,
         limits: &CallLimits<'_>,
     ) -> Result<(), DbError> {
-        if self.exists.load(Ordering::Relaxed) {
+        if self.exists() {
             return Ok(());
         }
         let sql = self.dialect.create_idempotency_table(&self.name);

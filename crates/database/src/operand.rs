@@ -20,6 +20,9 @@ pub(crate) enum Operand {
     Value(Param),
     /// A decimal, which is compared with a column of integers.
     Decimal(String),
+    /// A date or time that JSON readers do not know, as responses show it: the engine may have a literal for it
+    /// ([`Dialect::exceptional_time`](crate::dialect::Dialect::exceptional_time)).
+    Exception(String),
     /// Equal to no value of the column, and greater than all.
     AfterAll,
     /// Equal to no value of the column; never ordered.
@@ -50,14 +53,14 @@ pub(crate) fn operand(column: &Column, comparison: Comparison, value: ValueRef<'
         },
         Storage::Date => match value {
             ValueRef::Text(text) if is_date(text) => Operand::text(text),
-            ValueRef::Text(text @ ("infinity" | "-infinity")) => Operand::text(text),
+            ValueRef::Text(text) if !text.contains('T') => Operand::Exception(text.into()),
             _ => Operand::Nothing,
         },
         Storage::Timestamp | Storage::LocalTimestamp => match value {
-            ValueRef::Text(text @ ("infinity" | "-infinity")) => Operand::text(text),
+            ValueRef::Text(text) if is_in_year_0(text) => Operand::Exception(text.into()),
             ValueRef::Text(text) => match timestamp_sort_key(text).and_then(|at| time_text(at.0, at.1)) {
                 Some(text) => Operand::text(text),
-                None => Operand::Nothing,
+                None => Operand::Exception(text.into()),
             },
             _ => Operand::Nothing,
         },
@@ -152,6 +155,9 @@ fn narrow_float(comparison: Comparison, value: ValueRef<'_>) -> Operand {
 /// last: then no value is equal.
 pub(crate) fn time_range(column: &Column, value: ValueRef<'_>) -> Option<(Param, Param)> {
     let ValueRef::Text(text) = value else { return None };
+    if !text.contains('/') && is_in_year_0(text) {
+        return None;
+    }
     let (first, last) = timestamp_range(text)?;
     let step = 10_u32.pow(9 - u32::from(column.info.fraction_digits.min(9)));
     let first = match first.1.div_ceil(step) * step {
@@ -178,6 +184,11 @@ pub(crate) fn time_text(seconds: i64, nanos: u32) -> Option<String> {
 /// A day that every database knows: none has a year 0.
 pub(crate) fn is_date(text: &str) -> bool {
     CivilDate::parse(text.as_bytes()).is_some_and(|date| date.year() > 0)
+}
+
+/// Whether it is of the year before the year 1, which no literal of a database calls 0.
+fn is_in_year_0(text: &str) -> bool {
+    text.starts_with("0000-")
 }
 
 /// In the only spelling that is shown.

@@ -22,6 +22,10 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const RETRY_AFTER_MS: u64 = 1_000;
 /// An unused connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(300);
+/// A connection that was unused for so long is asked whether the other side is still there: a firewall may have forgotten it, and
+/// then nobody would say so.
+const UNASKED_MAX: Duration = Duration::from_secs(10);
+const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// After an attempt to connect failed, the next one is made so much later: the pause doubles, with jitter.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_millis(1_000);
@@ -29,6 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(1_000);
 pub(crate) struct Pool {
     engine: Box<dyn Engine>,
     connections_max: usize,
+    unasked_max: Duration,
     /// Who calls are in the database.
     pub(crate) callers: CallerMode,
     state: Mutex<PoolState>,
@@ -66,6 +71,7 @@ impl Pool {
         Self {
             engine,
             connections_max,
+            unasked_max: UNASKED_MAX,
             callers,
             state: Mutex::default(),
             freed: Condvar::new(),
@@ -116,11 +122,18 @@ impl Pool {
         let mut state = self.state();
         loop {
             limits.check()?;
-            while let Some((since, connection)) = state.idle.pop() {
-                if since.elapsed() < IDLE_MAX {
-                    return Ok(Pooled { pool: self, connection: Some(connection), is_reused: true });
+            if let Some((since, connection)) = state.idle.pop() {
+                drop(state);
+                let unused = since.elapsed();
+                let mut pooled = Pooled { pool: self, connection: Some(connection), is_reused: true };
+                if unused < self.unasked_max
+                    || (unused < IDLE_MAX && pooled.answers(&limits.at_most(ANSWER_MAX)))
+                {
+                    return Ok(pooled);
                 }
-                state.open -= 1;
+                pooled.close();
+                state = self.state();
+                continue;
             }
             if state.open < self.connections_max {
                 if let Some(outage) = &state.outage
@@ -182,6 +195,17 @@ impl Pool {
     }
 }
 
+impl Pooled<'_> {
+    /// It does not go back to the pool.
+    fn close(mut self) {
+        let closed = self.connection.take();
+        self.pool.state().open -= 1;
+        self.pool.freed.notify_one();
+        // Outside the lock: closing may talk to the network.
+        drop(closed);
+    }
+}
+
 impl Deref for Pooled<'_> {
     type Target = Box<dyn Connection>;
 
@@ -211,5 +235,115 @@ impl Drop for Pooled<'_> {
         }
         drop(state);
         self.pool.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::connection::{Description, OnRow};
+    use crate::schema::Schema;
+    use contract::source::SourceIdentity;
+
+    /// Connections that stop to answer when `is_silent` is set.
+    #[derive(Default)]
+    struct Network {
+        is_silent: AtomicBool,
+        opened: AtomicUsize,
+        asked: AtomicUsize,
+    }
+
+    struct Line {
+        network: Arc<Network>,
+        is_usable: bool,
+    }
+
+    impl Engine for Arc<Network> {
+        fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+            self.opened.fetch_add(1, Ordering::Relaxed);
+            Ok(Box::new(Line { network: Arc::clone(self), is_usable: true }))
+        }
+    }
+
+    impl Connection for Line {
+        fn run(&mut self, _: &Sql, _: &CallLimits<'_>, _: &mut OnRow<'_>) -> Result<u64, DbError> {
+            Ok(0)
+        }
+
+        fn describe(&mut self, _: &str, _: bool, _: &CallLimits<'_>) -> Result<Description, DbError> {
+            Ok(Description::default())
+        }
+
+        fn begin_read(&mut self, _: Option<&SourceIdentity>, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn begin(&mut self, _: Option<&SourceIdentity>, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn set_role(&mut self, _: Option<&str>, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn commit(&mut self, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn roll_back(&mut self) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn define(&mut self, _: &str, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn read_schema(
+            &mut self,
+            _: &[String],
+            _: CallerMode,
+            _: &CallLimits<'_>,
+        ) -> Result<Schema, DbError> {
+            Ok(Schema::default())
+        }
+
+        fn answers(&mut self, _: &CallLimits<'_>) -> bool {
+            self.network.asked.fetch_add(1, Ordering::Relaxed);
+            self.is_usable = !self.network.is_silent.load(Ordering::Relaxed);
+            self.is_usable
+        }
+
+        fn is_usable(&self) -> bool {
+            self.is_usable
+        }
+
+        fn is_in_transaction(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_connection_that_died_while_nobody_used_it_is_replaced() {
+        for (unasked_max, is_silent, opened, asked) in [
+            (Duration::ZERO, true, 2, 1),
+            (Duration::ZERO, false, 1, 1),
+            // It was used a moment ago.
+            (UNASKED_MAX, true, 1, 0),
+        ] {
+            let network = Arc::new(Network::default());
+            let pool = Pool::new(Box::new(Arc::clone(&network)), 1, CallerMode::Connection);
+            let pool = Pool { unasked_max, ..pool };
+            let limits = CallLimits::new(None, Duration::from_secs(60));
+            drop(pool.check_out(&limits).expect("a connection"));
+            network.is_silent.store(is_silent, Ordering::Relaxed);
+            let second = pool.check_out(&limits).expect("a connection");
+            let found = (network.opened.load(Ordering::Relaxed), network.asked.load(Ordering::Relaxed));
+            assert_eq!(found, (opened, asked), "{unasked_max:?} {is_silent}");
+            drop(second);
+            assert_eq!(pool.state().open, 1, "{unasked_max:?} {is_silent}");
+        }
     }
 }

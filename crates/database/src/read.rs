@@ -77,7 +77,9 @@ impl TableReader {
     /// Fails if two rows have the same key.
     pub(crate) fn check_unique_key(&self) -> Result<(), SourceError> {
         let mut out = SqlWriter::new(self.dialect);
-        let names: Vec<&str> = self.key.iter().map(|at| self.columns[*at].quoted.as_str()).collect();
+        // As they are compared: a collation may take different texts for the same.
+        let names: Vec<String> =
+            self.key.iter().map(|at| self.dialect.sort_expression(&self.columns[*at])).collect();
         let names = names.join(", ");
         out.push("SELECT 1");
         out.sql.results.push(ResultColumn::computed(Storage::Integer));
@@ -177,7 +179,7 @@ impl TableReader {
     }
 
     /// Writes a page: all columns, the number of rows that pass, and for a table without a key its version.
-    fn page(&self, page: &PageQuery<'_>) -> Sql {
+    fn page(&self, page: &PageQuery<'_>) -> Result<Sql, SourceError> {
         let mut out = SqlWriter::new(self.dialect);
         out.select(&self.columns, 0..self.columns.len());
         let scanned = page.scan().map(|search| self.scanned_rows(search));
@@ -201,10 +203,10 @@ impl TableReader {
         let row_id = if self.key.is_empty() { self.row_id() } else { Vec::new() };
         if let (false, Some(after)) = (self.key.is_empty(), page.after) {
             out.push(if page.has_conditions() { " AND " } else { " WHERE " });
-            out.after(&table, &terms, after);
+            out.after(&table, &terms, after)?;
         }
         self.finish_page(&mut out, &terms, &row_id, page);
-        out.sql
+        Ok(out.sql)
     }
 
     fn finish_page(
@@ -223,15 +225,22 @@ impl TableReader {
 
     /// What orders the rows of a table without a key.
     fn row_id(&self) -> Vec<String> {
-        match self.dialect.row_id().filter(|_| !self.is_view) {
-            Some(row_id) => vec![format!("{TABLE_ALIAS}.{row_id}")],
-            None => {
+        match self.own_row_id() {
+            row_id if !row_id.is_empty() => {
+                row_id.iter().map(|column| format!("{TABLE_ALIAS}.{column}")).collect()
+            }
+            _ => {
                 let scalar = self.columns.iter().filter(|column| column.data_type.is_scalar());
                 scalar
                     .map(|column| self.dialect.order_by(&self.dialect.sort_expression(column), false))
                     .collect()
             }
         }
+    }
+
+    /// The columns of the engine that identify a row; a view has none.
+    fn own_row_id(&self) -> &'static [&'static str] {
+        if self.is_view { &[] } else { self.dialect.row_id() }
     }
 
     /// The first rows of the table: as many as a search scans.
@@ -241,8 +250,8 @@ impl TableReader {
             key => key.iter().map(|at| self.dialect.sort_expression(&self.columns[*at])).collect(),
         };
         let order = if order.is_empty() { String::new() } else { format!(" ORDER BY {}", order.join(", ")) };
-        let row_id = self.dialect.row_id().filter(|_| self.key.is_empty() && !self.is_view);
-        let row_id = row_id.map_or_else(String::new, |row_id| format!(", {TABLE_ALIAS}.{row_id}"));
+        let row_id = if self.key.is_empty() { self.own_row_id() } else { &[] };
+        let row_id: String = row_id.iter().map(|column| format!(", {TABLE_ALIAS}.{column}")).collect();
         let name = &self.name;
         let limit = search.scan_rows_max;
         format!("(SELECT {TABLE_ALIAS}.*{row_id} FROM {name} AS {TABLE_ALIAS}{order} LIMIT {limit})")
@@ -296,7 +305,7 @@ impl TableReader {
         let limits = self.limits(page.cancelled);
         let width = self.columns.len();
         let (mut total, mut number, mut is_stopped) = (None, page.offset, false);
-        self.run(&self.page(page), &limits, &mut |values| {
+        self.run(&self.page(page)?, &limits, &mut |values| {
             let integer = |at: usize| match values.get(at) {
                 Some(ValueRef::Integer(n)) => *n,
                 _ => 0,

@@ -1,6 +1,6 @@
 //! The catalog of a database, for every engine.
 
-use contract::source::{SourceError, TableShape};
+use contract::source::{DatabaseRole, SourceError, TableShape};
 
 use crate::column::Storage;
 
@@ -19,25 +19,27 @@ pub(crate) struct Schema {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RoleInfo {
     pub(crate) name: String,
-    /// Why it could do more than reading, as clauses.
+    /// What it could write, as clauses: what serving writes needs.
+    pub(crate) writes: Vec<String>,
+    /// What else it could do beyond reading, as clauses.
     pub(crate) powers: Vec<String>,
     /// Whether row-level security does not apply to it.
     pub(crate) ignores_policies: bool,
 }
 
 impl RoleInfo {
-    /// Which tables it may write to, as a clause.
-    pub(crate) fn written_tables(tables: &[TableInfo]) -> Option<String> {
-        let written: Vec<&str> = tables
-            .iter()
-            .filter(|table| table.may_insert || table.may_update || table.may_delete)
-            .map(|table| table.name.as_str())
-            .collect();
-        match &written[..] {
-            [] => None,
-            [only] => Some(format!("it may write to `{only}`")),
-            [first, others @ ..] => Some(format!("it may write to `{first}` and {} more", others.len())),
+    /// Which of so many tables it may write to, as a clause.
+    pub(crate) fn may_write_to(first: &str, count: usize) -> String {
+        match count {
+            0 | 1 => format!("it may write to `{first}`"),
+            _ => format!("it may write to `{first}` and {} more", count - 1),
         }
+    }
+}
+
+impl From<RoleInfo> for DatabaseRole {
+    fn from(role: RoleInfo) -> Self {
+        Self { name: role.name, writes: role.writes, powers: role.powers }
     }
 }
 
@@ -70,6 +72,12 @@ pub(crate) struct TableInfo {
 }
 
 impl TableInfo {
+    /// Whether a column is in the key, in another unique set of columns, or in a foreign key.
+    pub(crate) fn is_in_a_key(&self, column: usize) -> bool {
+        let foreign = self.foreign_keys.iter().map(|key| &key.columns);
+        std::iter::once(&self.key).chain(&self.unique).chain(foreign).any(|columns| columns.contains(&column))
+    }
+
     /// `columns` is `None` if one of them cannot be read.
     pub(crate) fn add_text_index(&mut self, columns: Option<Vec<usize>>, kind: TextIndexKind) {
         let Some(mut columns) = columns.filter(|columns| !columns.is_empty()) else { return };

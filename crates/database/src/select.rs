@@ -1,6 +1,6 @@
 //! Writes the statements that read a table. The only place where conditions and orders become SQL.
 
-use contract::source::{Comparison, CursorPosition, Filter, LinkedSort};
+use contract::source::{Comparison, CursorPosition, Filter, LinkedSort, SourceError};
 use contract::{DataType, Value, ValueRef, order};
 
 use crate::column::{Column, Storage};
@@ -131,11 +131,26 @@ impl SqlWriter<'_> {
         match operand(column, Comparison::Equals, value) {
             Operand::Value(param) => self.dialect.write_equals(self, column, param),
             Operand::Decimal(digits) => self.compare_decimal(column, " = ", digits),
+            Operand::Exception(text) => match self.dialect.exceptional_time(&text) {
+                Some(literal) => self.dialect.write_equals(self, column, Param::Text(literal)),
+                None => self.push("FALSE"),
+            },
             Operand::AfterAll | Operand::Nothing => self.push("FALSE"),
         }
     }
 
+    /// Values that are not of the column's type are in no range: `NaN`, infinity, `0000-00-00`.
     fn range(&mut self, column: &Column, comparison: Comparison, value: ValueRef<'_>) {
+        self.push("(");
+        self.bound(column, comparison, value);
+        if let Some(condition) = self.dialect.ordinary_values(column) {
+            self.push(" AND ");
+            self.push(&condition);
+        }
+        self.push(")");
+    }
+
+    fn bound(&mut self, column: &Column, comparison: Comparison, value: ValueRef<'_>) {
         let operator = if comparison == Comparison::AtLeast { " >= " } else { " <= " };
         if let Some((first, last)) = is_time(column).then(|| time_range(column, value)).flatten() {
             let bound = if comparison == Comparison::AtLeast { first } else { last };
@@ -147,6 +162,11 @@ impl SqlWriter<'_> {
             Operand::AfterAll if comparison == Comparison::AtMost => {
                 self.push(&format!("{} IS NOT NULL", column.quoted));
             }
+            // The year before the year 1.
+            Operand::Exception(text) => match self.dialect.exceptional_time(&text) {
+                Some(literal) => self.compare_typed(column, operator, Param::Text(literal)),
+                None => self.push("FALSE"),
+            },
             Operand::AfterAll | Operand::Nothing => self.push("FALSE"),
         }
     }
@@ -250,60 +270,83 @@ impl SqlWriter<'_> {
         }
     }
 
-    /// The rows after a position, as a condition without a keyword.
-    pub(crate) fn after(&mut self, table: &Table<'_>, terms: &[SortTerm], position: &CursorPosition) {
+    /// The rows after a position, as a condition without a keyword. Fails for a position that the database has no value for: rows
+    /// would be missing without a word.
+    pub(crate) fn after(
+        &mut self,
+        table: &Table<'_>,
+        terms: &[SortTerm],
+        position: &CursorPosition,
+    ) -> Result<(), SourceError> {
         let values: Vec<&Value> = position.sort_values.iter().chain(&position.key).collect();
         self.push("(FALSE");
         for (at, term) in terms.iter().enumerate() {
             self.push(" OR (");
             for (same, value) in terms[..at].iter().zip(&values) {
-                self.same_as(table, same, value);
+                self.same_as(table, same, value)?;
                 self.push(" AND ");
             }
             let value = values.get(at).map_or(&Value::Null, |value| *value);
-            self.later_than(table, term, value);
+            self.later_than(table, term, value)?;
             self.push(")");
         }
         self.push(")");
+        Ok(())
     }
 
-    fn same_as(&mut self, table: &Table<'_>, term: &SortTerm, value: &Value) {
+    fn same_as(&mut self, table: &Table<'_>, term: &SortTerm, value: &Value) -> Result<(), SourceError> {
         if *value == Value::Null {
-            return self.push(&format!("{} IS NULL", term.expression));
+            self.push(&format!("{} IS NULL", term.expression));
+            return Ok(());
         }
-        self.compare_position(table, term, " = ", value);
+        self.compare_position(table, term, " = ", value)
     }
 
-    fn later_than(&mut self, table: &Table<'_>, term: &SortTerm, value: &Value) {
+    fn later_than(&mut self, table: &Table<'_>, term: &SortTerm, value: &Value) -> Result<(), SourceError> {
         // Nothing comes after rows without a value but further keys.
         if *value == Value::Null {
-            return self.push("FALSE");
+            self.push("FALSE");
+            return Ok(());
         }
         self.push("(");
-        self.compare_position(table, term, if term.descending { " < " } else { " > " }, value);
+        self.compare_position(table, term, if term.descending { " < " } else { " > " }, value)?;
         if term.nullable {
             self.push(&format!(" OR {} IS NULL", term.expression));
         }
         self.push(")");
+        Ok(())
     }
 
-    fn compare_position(&mut self, table: &Table<'_>, term: &SortTerm, operator: &str, value: &Value) {
+    fn compare_position(
+        &mut self,
+        table: &Table<'_>,
+        term: &SortTerm,
+        operator: &str,
+        value: &Value,
+    ) -> Result<(), SourceError> {
         if let Some(order) = &term.ranks {
             let rank = rank(order, term.kind, value.as_value_ref());
             self.push(&term.expression);
             self.push(operator);
-            return self.param(Param::Integer(rank));
+            self.param(Param::Integer(rank));
+            return Ok(());
         }
-        let Some(column) = term.column.map(|at| &table.columns[at]) else { return self.push("FALSE") };
-        match operand(column, Comparison::Equals, value.as_value_ref()) {
-            Operand::Value(param) => {
-                self.push(&term.expression);
-                self.push(operator);
-                self.typed_param(column.storage(), param);
+        let column = term.column.map(|at| &table.columns[at]).ok_or(SourceError::StaleCursor)?;
+        let param = match operand(column, Comparison::Equals, value.as_value_ref()) {
+            Operand::Value(param) => param,
+            Operand::Decimal(digits) => {
+                self.compare_decimal(column, operator, digits);
+                return Ok(());
             }
-            Operand::Decimal(digits) => self.compare_decimal(column, operator, digits),
-            Operand::AfterAll | Operand::Nothing => self.push("FALSE"),
-        }
+            Operand::Exception(text) => {
+                Param::Text(self.dialect.exceptional_time(&text).ok_or(SourceError::StaleCursor)?)
+            }
+            Operand::AfterAll | Operand::Nothing => return Err(SourceError::StaleCursor),
+        };
+        self.push(&term.expression);
+        self.push(operator);
+        self.typed_param(column.storage(), param);
+        Ok(())
     }
 
     /// ` ORDER BY …`

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use contract::manifest::Operation;
 use contract::source::{
@@ -30,8 +30,13 @@ use crate::write::TableWriter;
 
 /// How long the values of one table are looked at.
 const PROFILE_MS_MAX: u64 = 2_000;
+/// How long the values of all tables of a database are looked at.
+const PROFILES_MS_MAX: u64 = 20_000;
 /// The values of a larger table are not looked at.
 const PROFILE_ROWS_MAX: u64 = 5_000_000;
+
+const UNPROFILED_NOTE: &str =
+    "looking at the values of all tables takes too long: columns of the others may have exceptions";
 
 /// One database on a server.
 pub struct Database(Arc<Inner>);
@@ -126,13 +131,14 @@ impl Inner {
             );
             return Err(SourceError::Incompatible { detail: message.clone(), message });
         }
-        if !self.options.require_readonly_role || role.powers.is_empty() {
+        let powers: Vec<&str> = role.powers.iter().chain(&role.writes).map(String::as_str).collect();
+        if !self.options.require_readonly_role || powers.is_empty() {
             return Ok(());
         }
         let message = format!(
             "the role `{}` must only be able to read (`require_readonly_role`), but {}",
             role.name,
-            role.powers.join(", and ")
+            powers.join(", and ")
         );
         Err(SourceError::Incompatible { detail: message.clone(), message })
     }
@@ -153,10 +159,14 @@ impl Inner {
         })
     }
 
-    fn table_facts(&self, table: &TableInfo, has_idempotency: bool) -> TableFacts {
-        let profile = self.profile(table);
-        let column = |(at, info): (usize, &ColumnInfo)| {
-            column_facts(info, profile.as_ref().map(|one| one.special[at]))
+    fn table_facts(&self, table: &TableInfo, has_idempotency: bool, profiled_until: Instant) -> TableFacts {
+        let profile = self.profile(table, profiled_until);
+        let column = |(at, info): (usize, &ColumnInfo)| match &profile {
+            Some(profile) => profiled_facts(info, profile.special[at]),
+            None => {
+                let may_be_special = self.dialect.special_values(info).is_some();
+                unprofiled_facts(info, may_be_special, table.is_in_a_key(at))
+            }
         };
         let columns = table.columns.iter().enumerate().map(column).collect();
         TableFacts {
@@ -173,10 +183,11 @@ impl Inner {
     }
 
     /// Counts the rows and looks for values that need another type; `None` if that takes too long.
-    fn profile(&self, table: &TableInfo) -> Option<Profile> {
+    fn profile(&self, table: &TableInfo, until: Instant) -> Option<Profile> {
         // The rows of the connection's role are not those of the callers.
         let has_callers = self.options.callers != CallerMode::Connection;
-        if has_callers || table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
+        let left = until.saturating_duration_since(Instant::now());
+        if has_callers || left.is_zero() || table.row_count.is_some_and(|rows| rows > PROFILE_ROWS_MAX) {
             return None;
         }
         let mut out = SqlWriter::new(self.dialect);
@@ -187,16 +198,17 @@ impl Inner {
         let width = 1 + tests.iter().flatten().count();
         out.sql.results = vec![ResultColumn::computed(Storage::Integer); width];
         out.from(&table.quoted);
-        let found = self.integers(&out.sql)?;
+        let found = self.integers(&out.sql, left.min(Duration::from_millis(PROFILE_MS_MAX)))?;
         let mut found = found.into_iter();
         let rows = u64::try_from(found.next()?).ok()?;
-        let special = tests.iter().map(|test| test.is_some() && found.next() == Some(1)).collect();
+        let special =
+            tests.iter().map(|test| test.as_ref().and_then(|_| found.next()).unwrap_or(0)).collect();
         Some(Profile { rows, special })
     }
 
     /// The integers of the only row.
-    fn integers(&self, sql: &Sql) -> Option<Vec<i64>> {
-        let limits = CallLimits::new(None, Duration::from_millis(PROFILE_MS_MAX));
+    fn integers(&self, sql: &Sql, time_max: Duration) -> Option<Vec<i64>> {
+        let limits = CallLimits::new(None, time_max);
         let mut found = None;
         let read = self.pool.with_connection(&limits, |connection| {
             connection.run(sql, &limits, &mut |values| {
@@ -215,8 +227,8 @@ impl Inner {
 /// What the rows of a table have.
 struct Profile {
     rows: u64,
-    /// For each column whether it has values that its usual type cannot hold.
-    special: Vec<bool>,
+    /// For each column what [`Dialect::special_values`] says; 0 if it has no such values.
+    special: Vec<i64>,
 }
 
 fn write_support(table: &TableInfo, has_idempotency: bool) -> WriteSupport {
@@ -273,16 +285,33 @@ fn description(comment: &str) -> Option<String> {
     (!comment.is_empty()).then(|| comment.chars().take(CHARS_MAX).collect())
 }
 
-/// `has_special` is `None` if the values were not looked at.
-fn column_facts(info: &ColumnInfo, has_special: Option<bool>) -> ColumnFacts {
+/// A column whose values were looked at.
+fn profiled_facts(info: &ColumnInfo, special: i64) -> ColumnFacts {
     let natural = info.storage.data_types()[0];
-    let (data_type, mixed) = match (info.storage, has_special) {
-        (Storage::Integer, Some(false)) if info.is_boolean => (DataType::Boolean, false),
-        (Storage::Integer, Some(true) | None) if info.is_wide => (DataType::Int64, false),
-        (Storage::Integer, _) => (DataType::Integer, false),
-        (_, Some(true)) => (natural, true),
-        _ => (natural, false),
+    let (data_type, mixed) = match (info.storage, special) {
+        (Storage::Integer, 0) if info.is_boolean => (DataType::Boolean, false),
+        (Storage::Integer, 1..) if info.is_wide => (DataType::Int64, false),
+        (Storage::Integer, _) | (Storage::Unsigned, 0) => (DataType::Integer, false),
+        (Storage::Unsigned, 1) => (DataType::Int64, false),
+        (Storage::Unsigned, _) => (DataType::Decimal, false),
+        (_, special) => (natural, special > 0),
     };
+    with_type(info, data_type, mixed)
+}
+
+/// A column whose values were not looked at has whatever it could have.
+fn unprofiled_facts(info: &ColumnInfo, may_be_special: bool, is_in_a_key: bool) -> ColumnFacts {
+    let (data_type, mixed) = match info.storage {
+        Storage::Integer if info.is_wide => (DataType::Int64, false),
+        Storage::Integer => (DataType::Integer, false),
+        // Numbers of rows are counted up from 1.
+        Storage::Unsigned if is_in_a_key => (DataType::Int64, false),
+        storage => (storage.data_types()[0], may_be_special && storage != Storage::Unsigned),
+    };
+    with_type(info, data_type, mixed)
+}
+
+fn with_type(info: &ColumnInfo, data_type: DataType, mixed: bool) -> ColumnFacts {
     ColumnFacts {
         nullable: info.nullable,
         mixed,
@@ -370,18 +399,15 @@ impl Inner {
         let schema = self.load_schema()?;
         self.check_role(&schema)?;
         let mut notes = vec![schema.server.clone()];
-        let role = &schema.role;
-        if !role.powers.is_empty() {
-            notes.push(format!(
-                "the role `{}` can do more than reading: {}",
-                role.name,
-                role.powers.join(", ")
-            ));
-        }
         notes.extend(self.unprotected_tables(&schema));
-        let tables =
-            schema.tables.iter().map(|table| self.table_facts(table, self.has_records(&schema))).collect();
-        Ok(SourceFacts { tables, notes, ..SourceFacts::default() })
+        let profiled_until = Instant::now() + Duration::from_millis(PROFILES_MS_MAX);
+        let has_records = self.has_records(&schema);
+        let facts = |table: &TableInfo| self.table_facts(table, has_records, profiled_until);
+        let tables: Vec<TableFacts> = schema.tables.iter().map(facts).collect();
+        if Instant::now() >= profiled_until {
+            notes.push(UNPROFILED_NOTE.into());
+        }
+        Ok(SourceFacts { tables, notes, role: Some(schema.role.clone().into()), ..SourceFacts::default() })
     }
 
     fn table_reader(&self, shape: &TableShape) -> Result<TableReader, SourceError> {

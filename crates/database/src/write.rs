@@ -60,7 +60,9 @@ impl<'w> OpenTransaction<'w> {
         pool.check_caller(identity)?;
         let mut connection = pool.check_out(&limits)?;
         let begin = |connection: &mut dyn Connection| -> Result<(), DbError> {
-            if let (Some(Records::Table(table)), Some(_)) = (idempotency, &options.idempotency_key) {
+            if let (Some(Records::Table(table)), Some(_)) = (idempotency, &options.idempotency_key)
+                && !options.dry_run
+            {
                 table.ensure(connection, &limits)?;
             }
             connection.begin(identity, &limits)
@@ -97,6 +99,8 @@ impl<'w> OpenTransaction<'w> {
         let now_ms = self.options.now_ms;
         match self.idempotency {
             None => Ok(None),
+            // Nothing is created to find out that there is nothing.
+            Some(Records::Table(table)) if self.options.dry_run && !table.exists() => Ok(None),
             Some(Records::Table(table)) => {
                 self.with_records(|connection, limits| table.find(connection, key, now_ms, limits))
             }
@@ -377,7 +381,7 @@ fn write_value(
                 out.decimal(digits);
                 return Ok(());
             }
-            Operand::AfterAll | Operand::Nothing => return Err(rejected()),
+            Operand::AfterAll | Operand::Nothing | Operand::Exception(_) => return Err(rejected()),
         },
     };
     let placeholder = out.bind(param);

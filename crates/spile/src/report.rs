@@ -371,7 +371,7 @@ pub(crate) fn print_notes(notes: &[Diagnostic], about_data: Option<&str>) {
     }
 }
 
-/// What a serving process reports at its start: what it does not serve. The rest is only counted; `paths` are those
+/// What a serving process reports at its start: what it does not serve, and a role with too many rights. The rest is only counted; `paths` are those
 /// that `spile check` explains it for.
 pub(crate) fn split_for_serving(
     diagnostics: &[Diagnostic],
@@ -379,7 +379,7 @@ pub(crate) fn split_for_serving(
 ) -> (Vec<Diagnostic>, Option<String>) {
     let is_about_service = |one: &&Diagnostic| {
         one.severity == Severity::Error
-            || matches!(one.code, Some("unavailable" | "skipped" | "lock" | NOT_SERVED))
+            || matches!(one.code, Some("unavailable" | "skipped" | "lock" | "role" | NOT_SERVED))
     };
     let (shown, rest): (Vec<&Diagnostic>, Vec<&Diagnostic>) = diagnostics.iter().partition(is_about_service);
     let path = match paths {

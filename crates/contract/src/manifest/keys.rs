@@ -313,7 +313,7 @@ pub static ROOT: Section = Section {
 pub static SOURCE: Section = Section {
     header: "[sources.NAME]",
     description: "A file, a database or a REST API. Collections and tools refer to it by its name.",
-    keys: &concat::<16, 11, 27>([
+    keys: &concat::<17, 11, 28>([
         Key::new("kind", ValueType::OneOf(source_kinds), "The kind of file or database, or `rest`.")
             .default_text("from the extension of `path`, or from `url`")
             .example("\"sqlite\"")
@@ -342,6 +342,13 @@ pub static SOURCE: Section = Section {
         Key::new("password_file", PATH, "A file with the password, relative to the manifest.")
             .example("\"/run/secrets/shop\"")
             .applies_to(DATABASES),
+        Key::new(
+            "password_keyring",
+            ValueType::Text(TextLength::NonBlank(200)),
+            "The name of the password in the keyring of the desktop.",
+        )
+        .example("\"shop\"")
+        .applies_to(DATABASES),
         Key::new(
             "ca_file",
             PATH,

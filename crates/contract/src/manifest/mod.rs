@@ -263,6 +263,8 @@ pub enum DatabasePassword {
     Text(Secret),
     /// Relative to the manifest. Blanks at the end do not count.
     File(PathBuf),
+    /// The name of a secret in the keyring of the desktop.
+    Keyring(String),
 }
 
 impl DatabaseSettings {

@@ -131,12 +131,7 @@ fn parse_database(
         report_missing_key(reader, entry, "url", &example);
     }
     reject_misplaced_keys(reader, t, kind);
-    let (password_at, file_at) = (t.key_location("password"), t.key_location("password_file"));
-    let password = reader.text(t, "password").map(|text| DatabasePassword::Text(Secret::new(text.value)));
-    let password_file = reader.text(t, "password_file").map(|text| DatabasePassword::File(text.value.into()));
-    if let (Some(_), Some(at)) = (&password_at, &file_at) {
-        reader.error(at, "`password` and `password_file` exclude each other", "remove one of them");
-    }
+    let password = parse_password(reader, t);
     let ca_file = reader.text(t, "ca_file").map(|text| text.value.into());
     let schemas = reader.texts(t, "schemas").unwrap_or_default();
     let connections_max = reader.integer(t, "connections_max");
@@ -151,7 +146,7 @@ fn parse_database(
     }
     let settings = SourceSettings::Database(DatabaseSettings {
         engine: url.value.engine(),
-        password: password.or(password_file),
+        password,
         ca_file,
         schemas,
         connections_max,
@@ -160,6 +155,20 @@ fn parse_database(
     });
     let location = Located::new(SourceLocation::Database(url.value), url.location);
     Some(Source { name: name?, location, settings })
+}
+
+/// Parses where the password comes from.
+fn parse_password(reader: &mut ManifestReader<'_>, t: &mut TomlTable<'_>) -> Option<DatabasePassword> {
+    let names = ["password", "password_file", "password_keyring"];
+    let given: Vec<_> = names.iter().filter_map(|name| Some((*name, t.key_location(name)?))).collect();
+    if let [(first, _), .., (second, at)] = &given[..] {
+        let message = format!("`{first}` and `{second}` exclude each other");
+        reader.error(at, message, "remove one of them");
+    }
+    let text = reader.text(t, names[0]).map(|text| DatabasePassword::Text(Secret::new(text.value)));
+    let file = reader.text(t, names[1]).map(|text| DatabasePassword::File(text.value.into()));
+    let keyring = reader.text(t, names[2]).map(|text| DatabasePassword::Keyring(text.value));
+    text.or(file).or(keyring)
 }
 
 /// Parses `role_from` and `settings`.

@@ -14,13 +14,18 @@ use crate::url::{invalid_url, is_loopback, split_parameter};
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// What every session is set to: values are printed the same everywhere, a value that does not fit is an error, and a statement
 /// only reads unless its transaction says otherwise.
+///
+/// Texts are sorted by their first `max_sort_length` bytes only, and positions among them are up to 4 KiB long. The buffer holds 15
+/// of them at least.
 const SESSION: [&str; 3] = [
     "SET NAMES utf8mb4",
     "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO', \
-     innodb_lock_wait_timeout = 5, group_concat_max_len = 1048576",
+     innodb_lock_wait_timeout = 5, group_concat_max_len = 1048576, max_sort_length = 65535, sort_buffer_size = 2097152",
     "SET SESSION TRANSACTION READ ONLY",
 ];
 const STATEMENTS_MAX: usize = 256;
+/// A connection on which nothing happens is looked after so often.
+const KEEPALIVE_MS: u32 = 30_000;
 
 /// Where to connect, and how.
 pub(crate) struct MySql {
@@ -56,6 +61,7 @@ impl MySql {
         builder = builder
             .prefer_socket(prefers_socket)
             .client_found_rows(true)
+            .tcp_keepalive(Some(KEEPALIVE_MS))
             .stmt_cache_size(STATEMENTS_MAX)
             .setup(SESSION.map(str::to_owned).to_vec());
         Ok(Self { opts: builder.into(), call_ms_max: options.call_ms_max })

@@ -14,7 +14,11 @@ pub(super) fn decode(storage: Storage, sent: &Sent) -> Result<Cell<'_>, Malforme
         (Storage::Unsigned, Sent::UInt(n)) => Ok(Cell::Text(n.to_string())),
         (Storage::Unsigned, Sent::Int(n)) => Ok(Cell::Text(n.to_string())),
         (_, Sent::Int(n)) => borrowed(ValueRef::Integer(*n)),
-        (_, Sent::UInt(n)) => borrowed(ValueRef::Integer(i64::try_from(*n).map_err(|_| Malformed)?)),
+        // One that became larger than its type in the contract.
+        (_, Sent::UInt(n)) => Ok(match i64::try_from(*n) {
+            Ok(n) => Cell::Borrowed(ValueRef::Integer(n)),
+            Err(_) => Cell::Text(n.to_string()),
+        }),
         // The digits that the database shows, not those of the wider type.
         (_, Sent::Float(n)) => float(n.to_string().parse().unwrap_or_else(|_| f64::from(*n))),
         (_, Sent::Double(n)) => float(*n),

@@ -4,7 +4,7 @@
 
 use contract::ValueRef;
 use contract::infer::SAFE_INTEGER_MAX;
-use contract::order::decimal_parts;
+use contract::order::{decimal_parts, timestamp_sort_key};
 use contract::source::{DateUnit, KeySet};
 use json::write;
 
@@ -24,6 +24,8 @@ const LISTED_KEYS_MAX: usize = 1024;
 /// The most digits of a decimal, and of its fraction.
 const DECIMAL_DIGITS: usize = 65;
 const FRACTION_DIGITS: usize = 30;
+/// The session sorts texts by so many bytes.
+const SORTED_BYTES_MAX: usize = 65_535;
 /// A sum has so many digits more than its values; with more rows than that, it would be cut.
 const SUM_DIGITS: usize = 22;
 
@@ -91,7 +93,7 @@ impl Dialect for MySqlDialect {
         let storage = column.storage();
         Some(match storage {
             // Long texts are sorted by their beginning only.
-            Storage::Text if column.info.type_name.ends_with("text") => return None,
+            Storage::Text if text_bytes_max(&column.info.type_name) > SORTED_BYTES_MAX => return None,
             Storage::Text | Storage::PaddedText | Storage::Printed | Storage::Uuid => {
                 Expression::computed(self.text_expression(column), Storage::Text)
             }
@@ -173,6 +175,27 @@ impl Dialect for MySqlDialect {
         let fraction =
             decimal_parts(digits).map_or(0, |(_, _, fraction)| fraction.len()).min(FRACTION_DIGITS);
         format!("CAST({placeholder} AS DECIMAL({DECIMAL_DIGITS}, {fraction}))")
+    }
+
+    /// Months and days may be 0, and years, too.
+    fn exceptional_time(&self, text: &str) -> Option<String> {
+        let (date, time) = text.split_once('T').unwrap_or((text, "00:00:00"));
+        let time = time.strip_suffix('Z').unwrap_or(time);
+        // As on a day that exists, so that the rest is checked.
+        let is_time = timestamp_sort_key(&format!("2000-01-01T{time}")).is_some();
+        let is_date = date.len() == 10
+            && date.bytes().enumerate().all(|(at, byte)| match at {
+                4 | 7 => byte == b'-',
+                _ => byte.is_ascii_digit(),
+            });
+        (is_date && is_time).then(|| if text.contains('T') { format!("{date} {time}") } else { date.into() })
+    }
+
+    fn ordinary_values(&self, column: &Column) -> Option<String> {
+        let name = &column.quoted;
+        let is_time =
+            matches!(column.storage(), Storage::Date | Storage::Timestamp | Storage::LocalTimestamp);
+        is_time.then(|| format!("DAYOFMONTH({name}) > 0 AND MONTH({name}) > 0"))
     }
 
     fn order_by(&self, expression: &str, descending: bool) -> String {
@@ -307,6 +330,9 @@ impl Dialect for MySqlDialect {
                 format!("{name} NOT BETWEEN -{SAFE_INTEGER_MAX} AND {SAFE_INTEGER_MAX}")
             }
             Storage::Integer if column.is_boolean => format!("{name} NOT IN (0, 1)"),
+            Storage::Unsigned => {
+                format!("({name} > {SAFE_INTEGER_MAX}) + ({name} > {})", i64::MAX)
+            }
             Storage::Date | Storage::Timestamp | Storage::LocalTimestamp => {
                 format!("DAYOFMONTH({name}) = 0 OR MONTH({name}) = 0")
             }
@@ -316,8 +342,8 @@ impl Dialect for MySqlDialect {
     }
 
     /// The number that InnoDB gives to rows of a table without a key is not shown.
-    fn row_id(&self) -> Option<&'static str> {
-        None
+    fn row_id(&self) -> &'static [&'static str] {
+        &[]
     }
 
     fn stored(&self, column: &Column, placeholder: &str) -> String {
@@ -377,6 +403,12 @@ impl Dialect for MySqlDialect {
             names.join(", ")
         )
     }
+}
+
+/// How many bytes a text of a column may have in UTF-8: `varchar(80)`.
+fn text_bytes_max(type_name: &str) -> usize {
+    let length = type_name.split(['(', ')']).nth(1).and_then(|length| length.parse::<usize>().ok());
+    length.map_or(usize::MAX, |chars| chars.saturating_mul(4))
 }
 
 /// How many digits a decimal column has: `decimal(10,2)`.

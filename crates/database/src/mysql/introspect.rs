@@ -7,13 +7,14 @@ use mysql_async::prelude::Queryable;
 use mysql_async::{Conn, Error, Row, Value};
 
 use super::dialect::MySqlDialect;
+use super::grants::Grants;
 use super::session::native_type;
 use crate::column::Storage;
 use crate::dialect::Dialect;
 use crate::idempotency;
 use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo, TextIndexKind};
 
-const SERVER: &str = "SELECT VERSION(), CURRENT_USER()";
+const SERVER: &str = "SELECT VERSION(), CURRENT_USER(), DATABASE()";
 const TABLES: &str = "SELECT TABLE_NAME, TABLE_TYPE, CAST(TABLE_ROWS AS CHAR), TABLE_COMMENT \
     FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME";
 const COLUMNS: &str = "SELECT TABLE_NAME, COLUMN_NAME, DATA_TYPE, COLUMN_TYPE, IS_NULLABLE, COLUMN_DEFAULT, EXTRA, \
@@ -37,25 +38,6 @@ const USUAL_WORDS: &str =
     "SELECT @@innodb_ft_min_token_size <= 3 AND @@innodb_ft_server_stopword_table IS NULL";
 /// In MariaDB, JSON is text with a check.
 const JSON_CHECKS: &str = "SELECT TABLE_NAME, CHECK_CLAUSE FROM information_schema.CHECK_CONSTRAINTS WHERE CONSTRAINT_SCHEMA = DATABASE()";
-/// What the user may do with all databases, this one, and single tables.
-const PRIVILEGES: &str = "SELECT '', PRIVILEGE_TYPE, 'all' FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = ? \
-    UNION SELECT '', PRIVILEGE_TYPE, 'database' FROM information_schema.SCHEMA_PRIVILEGES \
-    WHERE GRANTEE = ? AND TABLE_SCHEMA = DATABASE() \
-    UNION SELECT TABLE_NAME, PRIVILEGE_TYPE, 'table' FROM information_schema.TABLE_PRIVILEGES \
-    WHERE GRANTEE = ? AND TABLE_SCHEMA = DATABASE()";
-
-/// Rights that do not allow changes.
-const HARMLESS: [&str; 8] = [
-    "USAGE",
-    "SELECT",
-    "SHOW VIEW",
-    "SHOW DATABASES",
-    "PROCESS",
-    "REPLICATION CLIENT",
-    "BINLOG MONITOR",
-    "REFERENCES",
-];
-
 /// A value of a row; `None` for NULL. The driver's own conversions panic if a server sends something else.
 pub(super) fn text(row: &Row, at: usize) -> Option<String> {
     match row.as_ref(at)? {
@@ -71,31 +53,12 @@ fn texts<const COUNT: usize>(row: &Row) -> [String; COUNT] {
     std::array::from_fn(|at| text(row, at).unwrap_or_default())
 }
 
-/// What the user may do.
-struct Rights(HashSet<(String, String)>);
-
-impl Rights {
-    fn allow(&self, table: &str, right: &str) -> bool {
-        let has = |of: &str| self.0.contains(&(of.to_owned(), right.to_owned()));
-        has("") || has(table)
-    }
-}
-
 pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
     let server: Option<Row> = conn.query_first(SERVER).await?;
     let server = |at: usize| server.as_ref().and_then(|row| text(row, at)).unwrap_or_default();
     let (version, user) = (server(0), server(1));
     let is_mariadb = version.contains("MariaDB");
-    let (user_name, host) = user.rsplit_once('@').unwrap_or((&user, "%"));
-    let grantee = format!("'{user_name}'@'{host}'");
-    let granted: Vec<Row> = conn.exec(PRIVILEGES, (&grantee, &grantee, &grantee)).await?;
-    let granted: Vec<[String; 3]> = granted.iter().map(texts).collect();
-    let global: Vec<String> = granted
-        .iter()
-        .filter(|[_, right, scope]| scope == "all" && !HARMLESS.contains(&right.as_str()))
-        .map(|[_, right, _]| right.to_lowercase())
-        .collect();
-    let rights = Rights(granted.into_iter().map(|[table, right, _]| (table, right)).collect());
+    let grants = Grants::read(conn, server(2)).await?;
     let mut tables: Vec<TableInfo> = Vec::new();
     let mut idempotency_exists = false;
     for row in conn.query::<Row, _>(TABLES).await? {
@@ -110,7 +73,7 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
             is_view,
             comment: Some(comment).filter(|comment| !comment.is_empty() && !is_view),
             row_count: rows.parse().ok(),
-            may_delete: rights.allow(&name, "DELETE"),
+            may_delete: grants.allow(&name, "DELETE"),
             name,
             ..TableInfo::default()
         });
@@ -130,24 +93,15 @@ pub(super) async fn read(conn: &mut Conn) -> Result<Schema, Error> {
     add_keys(conn, &mut tables).await?;
     add_foreign_keys(conn, &mut tables).await?;
     add_text_indexes(conn, &mut tables).await?;
-    let mut powers = Vec::new();
-    if !global.is_empty() {
-        let shown: Vec<&str> = global.iter().take(3).map(String::as_str).collect();
-        powers.push(format!(
-            "it has rights on the whole server ({}{})",
-            shown.join(", "),
-            if global.len() > 3 { " …" } else { "" }
-        ));
-    }
-    powers.extend(RoleInfo::written_tables(&tables));
+    let (writes, powers) = grants.powers();
     let may_use =
-        ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().all(|right| rights.allow(idempotency::TABLE, right));
-    let may_create = rights.allow("", "CREATE");
+        ["SELECT", "INSERT", "UPDATE", "DELETE"].iter().all(|right| grants.allow(idempotency::TABLE, right));
+    let may_create = grants.allow("", "CREATE");
     let may_keep_records = may_use && (idempotency_exists || may_create);
     let name = MySqlDialect.quote(idempotency::TABLE);
     Ok(Schema {
         tables,
-        role: RoleInfo { name: user, powers, ignores_policies: false },
+        role: RoleInfo { name: user, writes, powers, ignores_policies: false },
         idempotency: may_keep_records.then_some((name, idempotency_exists)),
         server: if is_mariadb { format!("MariaDB {version}") } else { format!("MySQL {version}") },
     })

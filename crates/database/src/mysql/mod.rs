@@ -4,6 +4,7 @@ mod connect;
 mod decode;
 mod dialect;
 mod full_text;
+mod grants;
 mod introspect;
 mod server_error;
 mod session;

@@ -344,9 +344,14 @@ impl Connection for MyConnection {
 
     /// Defining a table ends the transaction, so that only the session can allow it.
     fn define(&mut self, sql: &str, limits: &CallLimits<'_>) -> Result<(), DbError> {
-        self.simple("SET SESSION TRANSACTION READ WRITE", limits)?;
-        let defined = self.simple(sql, limits);
-        self.simple("SET SESSION TRANSACTION READ ONLY", limits)?;
+        let defined =
+            self.simple("SET SESSION TRANSACTION READ WRITE", limits).and_then(|()| self.simple(sql, limits));
+        // Whatever happened, and however late it is: a session that could write is not used again.
+        let is_restored =
+            self.simple("SET SESSION TRANSACTION READ ONLY", &CallLimits::new(None, CANCEL_MAX));
+        if is_restored.is_err() {
+            self.conn = None;
+        }
         defined
     }
 
@@ -357,6 +362,14 @@ impl Connection for MyConnection {
         limits: &CallLimits<'_>,
     ) -> Result<Schema, DbError> {
         self.wait(limits, async |conn| Ok(introspect::read(conn).await?))
+    }
+
+    fn answers(&mut self, limits: &CallLimits<'_>) -> bool {
+        let answered = self.wait(limits, async |conn| Ok(conn.ping().await?));
+        if answered.is_err() {
+            self.conn = None;
+        }
+        answered.is_ok()
     }
 
     fn is_usable(&self) -> bool {

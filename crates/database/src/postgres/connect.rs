@@ -20,6 +20,9 @@ use crate::tls;
 use crate::url::{invalid_url, is_loopback, split_parameter};
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// A connection on which nothing happens is looked after so often, and closed after three looks without an answer.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// What every session is set to: values are printed the same everywhere, and a statement only reads unless its transaction
 /// says otherwise.
 const SESSION: &str = "-c default_transaction_read_only=on -c TimeZone=UTC -c DateStyle=ISO -c IntervalStyle=iso_8601 \
@@ -39,14 +42,18 @@ impl Postgres {
         if let Some(password) = &options.password {
             config.password(password);
         }
-        let own = config.get_options().map_or_else(String::new, |own| format!(" {own}"));
+        // Those of the URL come first: the last one counts.
+        let own = config.get_options().map_or_else(String::new, |own| format!("{own} "));
         // The database ends a statement whose caller cannot any more.
         let timeout = options.call_ms_max;
-        config.options(format!("{SESSION} -c statement_timeout={timeout}{own}"));
+        config.options(format!("{own}{SESSION} -c statement_timeout={timeout}"));
         config
             .application_name("spile")
             .connect_timeout(CONNECT_MAX)
-            .tcp_user_timeout(Duration::from_secs(30));
+            .tcp_user_timeout(Duration::from_secs(30))
+            .keepalives_idle(KEEPALIVE)
+            .keepalives_interval(KEEPALIVE_INTERVAL)
+            .keepalives_retries(3);
         let is_local = config.get_hosts().iter().all(is_local);
         let mode = match mode.as_deref() {
             Some("disable") => SslMode::Disable,

@@ -2,6 +2,7 @@
 
 use contract::ValueRef;
 use contract::infer::SAFE_INTEGER_MAX;
+use contract::order::timestamp_sort_key;
 use contract::source::{DateUnit, KeySet};
 
 use crate::column::{Column, Storage};
@@ -147,6 +148,44 @@ impl Dialect for PostgresDialect {
         format!("{placeholder}::numeric")
     }
 
+    /// Years before the year 1 are counted backwards from it, and written with `BC`.
+    fn exceptional_time(&self, text: &str) -> Option<String> {
+        if matches!(text, "infinity" | "-infinity") {
+            return Some(text.to_owned());
+        }
+        let (is_negative, unsigned) = match text.as_bytes().first()? {
+            b'+' => (false, &text[1..]),
+            b'-' => (true, &text[1..]),
+            _ => (false, text),
+        };
+        let (year, rest) = unsigned.split_once('-')?;
+        let year: i64 = year.parse().ok().filter(|_| year.bytes().all(|byte| byte.is_ascii_digit()))?;
+        let year = if is_negative { -year } else { year };
+        // The same day of a year that every parser knows, because the calendar repeats.
+        let known = format!("{:04}-{rest}", 2000 + year.rem_euclid(400));
+        let years = if rest.contains('T') { -4711..=294_275 } else { -4711..=5_874_896 };
+        if !years.contains(&year) || timestamp_sort_key(&known).is_none() {
+            return None;
+        }
+        let rest = rest.trim_end_matches('Z').replace('T', " ");
+        Some(match year {
+            1.. => format!("{year:04}-{rest}"),
+            _ => format!("{:04}-{rest} BC", 1 - year),
+        })
+    }
+
+    fn ordinary_values(&self, column: &Column) -> Option<String> {
+        let name = &column.quoted;
+        match column.storage() {
+            // `NaN` for itself and for the infinities, in every version of the server.
+            Storage::Float32 | Storage::Float64 | Storage::Decimal => Some(format!("{name} - {name} = 0")),
+            Storage::Date | Storage::Timestamp | Storage::LocalTimestamp => {
+                Some(format!("{name} >= '0001-01-01 BC' AND {name} < '10000-01-01'"))
+            }
+            _ => None,
+        }
+    }
+
     fn order_by(&self, expression: &str, descending: bool) -> String {
         let direction = if descending { "DESC" } else { "ASC" };
         format!("{expression} {direction} NULLS LAST")
@@ -255,8 +294,9 @@ impl Dialect for PostgresDialect {
         Some(format!("coalesce(bool_or({test}), FALSE)::int"))
     }
 
-    fn row_id(&self) -> Option<&'static str> {
-        Some("ctid")
+    /// Each partition counts the places of its rows by itself.
+    fn row_id(&self) -> &'static [&'static str] {
+        &["tableoid", "ctid"]
     }
 
     fn stored(&self, column: &Column, placeholder: &str) -> String {
@@ -330,7 +370,7 @@ impl Dialect for PostgresDialect {
         }
         // Every change of a row is a new version of it, with the number of another transaction, at another place.
         format!(
-            "coalesce(sum((({TABLE_ALIAS}.xmin::text::int8 * 1000003) + hashtext({TABLE_ALIAS}.ctid::text)) % 1000000007), 0)::int8 + count(*)"
+            "coalesce(sum((({TABLE_ALIAS}.xmin::text::int8 * 1000003) + hashtext({TABLE_ALIAS}.tableoid::text || {TABLE_ALIAS}.ctid::text)) % 1000000007), 0)::int8 + count(*)"
         )
     }
 }

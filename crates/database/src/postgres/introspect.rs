@@ -14,27 +14,47 @@ use crate::idempotency;
 use crate::options::CallerMode;
 use crate::schema::{Collation, ColumnInfo, RoleInfo, Schema, TableInfo, TextIndexKind};
 
+/// With the collation that texts of the database are ordered by, as far as it is one of libc, or one of the server itself, which are
+/// those of bytes.
 const ROLE: &str = "SELECT current_user::text, r.rolsuper, r.rolcreaterole OR r.rolcreatedb, r.rolbypassrls, \
-    pg_catalog.current_setting('server_version'), d.datcollate::text, \
+    pg_catalog.current_setting('server_version'), \
+    CASE pg_catalog.to_jsonb(d) ->> 'datlocprovider' WHEN 'i' THEN '' WHEN 'b' THEN 'C' ELSE d.datcollate::text END, \
     has_database_privilege(current_database(), 'CREATE') \
     FROM pg_catalog.pg_roles r, pg_catalog.pg_database d \
     WHERE r.rolname = current_user AND d.datname = current_database()";
 /// Those whose rights count: that of the connection, or every role that it may change to.
 const ROLES: &str = "SELECT oid FROM pg_catalog.pg_roles \
     WHERE CASE WHEN $1 THEN pg_has_role(oid, 'MEMBER') AND NOT rolsuper AND NOT rolbypassrls ELSE rolname = current_user END";
+/// Roles that the role of the connection may change to.
+const MEMBERSHIPS: &str = "SELECT r.oid, r.rolname::text, r.rolsuper FROM pg_catalog.pg_roles own, pg_catalog.pg_roles r \
+    WHERE own.rolname = current_user AND (r.oid = own.oid OR NOT own.rolsuper AND pg_has_role(r.oid, 'MEMBER')) ORDER BY r.rolname";
+/// Roles of the server that write without a grant, or beside the database.
+const WRITING_ROLES: [&str; 3] = ["pg_execute_server_program", "pg_write_all_data", "pg_write_server_files"];
+/// Tables that one of these roles may write to, served or not: the first one, and how many there are.
+const WRITABLE_TABLES: &str = "SELECT CASE WHEN pg_catalog.pg_table_is_visible(c.oid) THEN c.relname::text ELSE n.nspname || '.' || c.relname END, \
+    count(*) OVER () FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' \
+    AND c.relname <> '_spile_idempotency' AND EXISTS (SELECT FROM unnest($1::oid[]) r \
+    WHERE has_schema_privilege(r, n.oid, 'USAGE') AND (c.relowner = r OR has_any_column_privilege(r, c.oid, 'INSERT, UPDATE') \
+    OR has_table_privilege(r, c.oid, 'DELETE, TRUNCATE'))) \
+    ORDER BY pg_catalog.pg_table_is_visible(c.oid) DESC, n.nspname, c.relname LIMIT 1";
+/// Schemas in which one of these roles may create tables.
+const WRITABLE_SCHEMAS: &str = "SELECT n.nspname::text FROM pg_catalog.pg_namespace n WHERE n.nspname <> 'information_schema' AND n.nspname !~ '^pg_' \
+    AND EXISTS (SELECT FROM unnest($1::oid[]) r WHERE has_schema_privilege(r, n.oid, 'CREATE')) ORDER BY n.nspname";
+/// A table that another one hides in the search path needs its schema.
 const TABLES: &str = "SELECT c.oid, n.nspname::text, c.relname::text, c.relkind::text, \
     pg_catalog.obj_description(c.oid, 'pg_class'), c.reltuples::float8, \
     (SELECT bool_or(has_any_column_privilege(r, c.oid, 'INSERT')) FROM unnest($2::oid[]) r), \
     (SELECT bool_or(has_any_column_privilege(r, c.oid, 'UPDATE')) FROM unnest($2::oid[]) r), \
     (SELECT bool_or(has_table_privilege(r, c.oid, 'DELETE')) FROM unnest($2::oid[]) r), \
-    n.nspname = ANY(pg_catalog.current_schemas(false)), \
+    pg_catalog.pg_table_is_visible(c.oid), \
     c.relrowsecurity AND (c.relforcerowsecurity OR NOT pg_has_role(c.relowner, 'USAGE')) \
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND NOT c.relispartition \
     AND n.nspname = ANY(CASE WHEN cardinality($1::text[]) = 0 THEN pg_catalog.current_schemas(false)::text[] ELSE $1::text[] END) \
     AND c.relname <> '_spile_idempotency' AND EXISTS (SELECT FROM unnest($2::oid[]) r \
     WHERE has_schema_privilege(r, n.oid, 'USAGE') AND has_any_column_privilege(r, c.oid, 'SELECT')) \
-    ORDER BY n.nspname, c.relname";
+    ORDER BY pg_catalog.pg_table_is_visible(c.oid) DESC, n.nspname, c.relname";
 const COLUMNS: &str = "SELECT a.attrelid, a.attnum, a.attname::text, a.atttypid, \
     pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull, a.atthasdef, a.attidentity::text, \
     a.attgenerated::text, a.attcollation, l.collisdeterministic, pg_catalog.col_description(a.attrelid, a.attnum) \
@@ -44,9 +64,11 @@ const COLUMNS: &str = "SELECT a.attrelid, a.attnum, a.attname::text, a.atttypid,
     ORDER BY a.attrelid, a.attnum";
 const TYPES: &str =
     "SELECT oid, typtype::text, typcategory::text, typbasetype, typnotnull FROM pg_catalog.pg_type";
+/// What is unique in a table is not so in the tables that inherit from it, whose rows it has, too; partitions are different.
 const UNIQUE: &str = "SELECT i.indrelid, i.indisprimary, (i.indkey::int2[])[0:i.indnkeyatts - 1], \
     (SELECT relname::text FROM pg_catalog.pg_class WHERE oid = i.indexrelid) FROM pg_catalog.pg_index i WHERE i.indrelid = ANY($1) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL \
-    AND i.indexprs IS NULL ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid";
+    AND i.indexprs IS NULL AND NOT EXISTS (SELECT FROM pg_catalog.pg_inherits h JOIN pg_catalog.pg_class c ON c.oid = h.inhparent \
+    WHERE c.oid = i.indrelid AND c.relkind = 'r') ORDER BY i.indrelid, i.indisprimary DESC, i.indexrelid";
 /// Indexes over a `tsvector`: of a column that the database computes, or of an expression; and how it is computed.
 const TEXT_INDEXES: &str = "SELECT i.indrelid, a.attname::text, \
     CASE WHEN a.attnum IS NULL THEN pg_catalog.pg_get_expr(i.indexprs, i.indrelid) ELSE pg_catalog.pg_get_expr(d.adbin, d.adrelid) END \
@@ -115,7 +137,8 @@ pub(super) async fn read(client: &Client, schemas: &[String], callers: CallerMod
     let mut by_id = HashMap::new();
     for row in client.query(TABLES, &[&schemas, &roles]).await? {
         by_id.insert(row.try_get::<_, u32>(0)?, tables.len());
-        tables.push(table(&row)?);
+        let table = table(&row, &tables)?;
+        tables.push(table);
     }
     let ids: Vec<u32> = by_id.keys().copied().collect();
     // The index of a column by its number, which has gaps where columns were dropped.
@@ -165,7 +188,7 @@ pub(super) async fn read(client: &Client, schemas: &[String], callers: CallerMod
         let kind = TextIndexKind::Vector { vector: indexed, dictionary: vector.dictionary };
         table.add_text_index(Some(vector.columns), kind);
     }
-    let role_info = role_info(&role, &tables)?;
+    let role_info = role_info(client, &role).await?;
     let idempotency = idempotency_table(client).await?;
     Ok(Schema {
         tables,
@@ -188,7 +211,9 @@ async fn idempotency_table(client: &Client) -> Result<Option<(String, bool)>, Er
     })
 }
 
-fn role_info(role: &Row, tables: &[TableInfo]) -> Result<RoleInfo, Error> {
+/// What the role could do, also by changing to another role.
+async fn role_info(client: &Client, role: &Row) -> Result<RoleInfo, Error> {
+    let own: String = role.try_get(0)?;
     let mut powers = Vec::new();
     for (at, power) in
         [(1, "it is a superuser"), (2, "it may create roles or databases"), (3, "it bypasses row security")]
@@ -200,18 +225,48 @@ fn role_info(role: &Row, tables: &[TableInfo]) -> Result<RoleInfo, Error> {
     if role.try_get(6)? {
         powers.push("it may create schemas".to_owned());
     }
-    powers.extend(RoleInfo::written_tables(tables));
+    let mut roles: Vec<u32> = Vec::new();
+    for row in client.query(MEMBERSHIPS, &[]).await? {
+        let (id, name, is_superuser): (u32, String, bool) =
+            (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+        roles.push(id);
+        if name != own && is_superuser {
+            powers.push(format!("it may become the superuser `{name}`"));
+        } else if WRITING_ROLES.contains(&name.as_str()) {
+            powers.push(format!("it is a member of `{name}`"));
+        }
+    }
+    let mut writes = Vec::new();
+    if let Some(row) = client.query_opt(WRITABLE_TABLES, &[&roles]).await? {
+        let (first, count): (String, i64) = (row.try_get(0)?, row.try_get(1)?);
+        writes.push(RoleInfo::may_write_to(&first, usize::try_from(count).unwrap_or(1)));
+    }
+    let schemas = client.query(WRITABLE_SCHEMAS, &[&roles]).await?;
+    let schemas = schemas.iter().map(|row| row.try_get(0)).collect::<Result<Vec<String>, Error>>()?;
+    match &schemas[..] {
+        [] => {}
+        [only] => writes.push(format!("it may create tables in the schema `{only}`")),
+        [first, others @ ..] => {
+            writes.push(format!("it may create tables in the schema `{first}` and {} more", others.len()));
+        }
+    }
     let ignores_policies = role.try_get::<_, bool>(1)? || role.try_get::<_, bool>(3)?;
-    Ok(RoleInfo { name: role.try_get(0)?, powers, ignores_policies })
+    Ok(RoleInfo { name: own, writes, powers, ignores_policies })
 }
 
-fn table(row: &Row) -> Result<TableInfo, Error> {
+/// `others` have their names already.
+fn table(row: &Row, others: &[TableInfo]) -> Result<TableInfo, Error> {
     let (schema, name, kind): (String, String, String) = (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
     let estimate: f64 = row.try_get(5)?;
     let is_found_by_name: bool = row.try_get(9)?;
     let quoted = format!("{}.{}", PostgresDialect.quote(&schema), PostgresDialect.quote(&name));
+    let mut name = if is_found_by_name { name } else { format!("{schema}.{name}") };
+    // `"a.b"` and `a.b` are two tables.
+    if others.iter().any(|other| other.name == name) {
+        name.clone_from(&quoted);
+    }
     Ok(TableInfo {
-        name: if is_found_by_name { name } else { format!("{schema}.{name}") },
+        name,
         quoted,
         is_view: kind != "r" && kind != "p",
         comment: row.try_get(4)?,

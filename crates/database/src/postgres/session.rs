@@ -324,6 +324,12 @@ impl Connection for PgConnection {
         })
     }
 
+    fn answers(&mut self, limits: &CallLimits<'_>) -> bool {
+        let answered = self.simple("", limits);
+        self.is_broken |= answered.is_err();
+        answered.is_ok()
+    }
+
     fn is_usable(&self) -> bool {
         !self.is_broken && !self.client.is_closed()
     }

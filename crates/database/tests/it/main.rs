@@ -4,13 +4,16 @@
 mod aggregates;
 mod callers;
 mod encryption;
+mod exceptions;
 mod kit;
 mod local_records;
 mod lookups;
 mod lying_servers;
 mod outages;
+mod read_only;
 mod roles;
 mod searches;
 mod statements;
+mod tables;
 mod types;
 mod writes;

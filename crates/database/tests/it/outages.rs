@@ -143,6 +143,59 @@ fn a_caller_who_has_gone_away_stops_the_statement_in_the_database() {
 }
 
 #[test]
+fn a_statement_whose_time_is_up_is_stopped_in_the_database() {
+    for kind in KINDS {
+        let place = TestDatabase::new(kind);
+        let (sql, running) = match kind {
+            Kind::Postgres => (
+                "SELECT pg_sleep(600)::text AS v",
+                format!(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = '{}' AND state = 'active' AND query LIKE '%sleep(600)%' AND pid <> pg_backend_pid()",
+                    place.name
+                ),
+            ),
+            Kind::MariaDb => (
+                "SELECT SLEEP(600) AS v",
+                format!(
+                    "SELECT ID FROM information_schema.PROCESSLIST WHERE DB = '{}' AND INFO LIKE '%SLEEP(600)%' AND ID <> CONNECTION_ID()",
+                    place.name
+                ),
+            ),
+        };
+        let source = open(&place);
+        let prepare = |sql: &str, timeout_ms: u64| {
+            let facts = source.describe_statement(sql).unwrap();
+            let shape = contract::source::StatementShape {
+                sql: sql.into(),
+                parameters: Vec::new(),
+                parameter_types: Vec::new(),
+                columns: facts.columns.iter().enumerate().map(crate::kit::column_shape).collect(),
+                writes: false,
+                changes_max: 0,
+                timeout_ms: Some(timeout_ms),
+            };
+            source.prepare(&shape).unwrap()
+        };
+        let (slow, running) = (prepare(sql, 500), prepare(&running, 60_000));
+        let ended = slow.read(&[], None, &mut |_| RowFlow::Continue);
+        assert!(matches!(ended, Err(SourceError::Timeout)), "{kind:?} {ended:?}");
+        let stopped = Instant::now();
+        let is_running = || {
+            let mut found = false;
+            let read = running.read(&[], None, &mut |_| {
+                found = true;
+                RowFlow::Continue
+            });
+            read.unwrap();
+            found
+        };
+        while is_running() {
+            assert!(stopped.elapsed() < Duration::from_secs(60), "{kind:?}: it still runs");
+        }
+    }
+}
+
+#[test]
 fn more_calls_than_connections_wait_and_far_too_many_are_refused() {
     for kind in KINDS {
         let place = with_rows(kind);

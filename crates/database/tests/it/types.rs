@@ -1,7 +1,8 @@
 //! Every type of each engine: as what it is served, and that no digit is lost.
 
-use contract::DataType;
+use contract::order::is_in_order;
 use contract::source::{Comparison, Filter, Query, RowFlow, Source};
+use contract::{DataType, ValueRef};
 use test_databases::{Kind, TestDatabase};
 
 use crate::kit::{open, rows, shape, shown, table};
@@ -60,6 +61,20 @@ const POSTGRES: &[Case] = &[
     ("timetz", "'10:00:00+02'", DataType::Text, "10:00:00+02"),
     ("macaddr", "'08:00:2b:01:02:03'", DataType::Text, "08:00:2b:01:02:03"),
     ("xml", "'<a/>'", DataType::Text, "<a/>"),
+    ("pair", "ROW(1, 'x')", DataType::Json, "{\"a\":1,\"b\":\"x\"}"),
+    ("pair[]", "ARRAY[ROW(1, 'x')::pair]", DataType::Json, "[{\"a\":1,\"b\":\"x\"}]"),
+    ("discount", "1.25", DataType::Decimal, "1.25"),
+    ("mood[]", "'{sad,ok}'", DataType::Json, "[\"sad\",\"ok\"]"),
+    ("date", "'12026-01-01'", DataType::Date, "+12026-01-01"),
+    ("date", "'9999-12-31'", DataType::Date, "9999-12-31"),
+    ("timestamp", "'0044-03-15 10:00 BC'", DataType::LocalTimestamp, "-0043-03-15T10:00:00"),
+    ("timestamptz", "'12026-01-01 10:00Z'", DataType::Timestamp, "+12026-01-01T10:00:00Z"),
+    ("bit varying(5)", "B'10'", DataType::Text, "10"),
+    ("cidr", "'10.0.0.0/8'", DataType::Text, "10.0.0.0/8"),
+    ("tsvector", "'a b'", DataType::Text, "'a' 'b'"),
+    ("box", "'(1,1),(0,0)'", DataType::Text, "(1,1),(0,0)"),
+    ("name", "'x'", DataType::Text, "x"),
+    ("oid", "5", DataType::Text, "5"),
 ];
 
 const MARIADB: &[Case] = &[
@@ -100,6 +115,25 @@ const MARIADB: &[Case] = &[
         "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
     ),
     ("inet6", "'::1'", DataType::Text, "::1"),
+    ("inet4", "'10.0.0.1'", DataType::Text, "10.0.0.1"),
+    ("tinyint", "-128", DataType::Integer, "-128"),
+    ("tinyint unsigned", "255", DataType::Integer, "255"),
+    ("mediumint", "-8388608", DataType::Integer, "-8388608"),
+    ("bigint unsigned", "7", DataType::Integer, "7"),
+    ("bigint unsigned", "9007199254740993", DataType::Int64, "9007199254740993"),
+    ("bigint unsigned", "9223372036854775808", DataType::Decimal, "9223372036854775808"),
+    ("binary(3)", "x'0001'", DataType::Blob, "[0, 1, 0]"),
+    ("tinyblob", "x'01'", DataType::Blob, "[1]"),
+    ("mediumtext", "'x'", DataType::Text, "x"),
+    (
+        "point",
+        "ST_GeomFromText('POINT(1 2)')",
+        DataType::Blob,
+        "[0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 240, 63, 0, 0, 0, 0, 0, 0, 0, 64]",
+    ),
+    ("date", "'0000-00-00'", DataType::Date, "0000-00-00"),
+    ("date", "'9999-12-31'", DataType::Date, "9999-12-31"),
+    ("datetime", "'2026-00-15 10:00:00'", DataType::LocalTimestamp, "2026-00-15T10:00:00"),
     ("bit(9)", "b'101'", DataType::Blob, "[0, 5]"),
     ("time(3)", "'-838:59:58.125'", DataType::Text, "-838:59:58.125"),
     (
@@ -114,9 +148,10 @@ fn check(kind: Kind, cases: &[Case]) {
     let place = TestDatabase::new(kind);
     let mut sql = match kind {
         Kind::Postgres => {
-            "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN price AS numeric(8, 2); CREATE EXTENSION citext;\n".to_owned()
+            "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN price AS numeric(8, 2); CREATE DOMAIN discount AS price NOT NULL DEFAULT 0;
+             ALTER DOMAIN discount DROP NOT NULL; CREATE TYPE pair AS (a integer, b text); CREATE EXTENSION citext;\n".to_owned()
         }
-        Kind::MariaDb => "SET time_zone = '+00:00';\n".to_owned(),
+        Kind::MariaDb => "SET time_zone = '+00:00', sql_mode = '';\n".to_owned(),
     };
     for (at, (declared, literal, ..)) in cases.iter().enumerate() {
         sql += &format!("CREATE TABLE t{at} (id integer PRIMARY KEY, v {declared} NULL);\n");
@@ -134,7 +169,12 @@ fn check(kind: Kind, cases: &[Case]) {
         let found = rows(&*reader).unwrap_or_else(|error| panic!("{kind:?} {declared} {literal}: {error:?}"));
         assert_eq!(shown(&found[0][1]), *value, "{kind:?} {declared} {literal}");
         assert_eq!(shown(&found[1][1]), "NULL", "{kind:?} {declared}");
-        // What was returned finds the row again, in every comparison.
+        // What was returned finds the row again, in every comparison; but an exception is in no range.
+        let value = found[0][1].as_value_ref();
+        let is_infinite = matches!(value, ValueRef::Real(n) if n.is_infinite());
+        let is_ordinary =
+            is_in_order(*data_type, value) && !is_infinite && !shown(&found[0][1]).contains("-00");
+        let is_exception = column.mixed && !is_ordinary;
         if data_type.is_scalar() {
             for comparison in [Comparison::Equals, Comparison::AtLeast, Comparison::AtMost] {
                 if comparison != Comparison::Equals && !data_type.has_range() {
@@ -148,7 +188,8 @@ fn check(kind: Kind, cases: &[Case]) {
                     RowFlow::Continue
                 });
                 listed.unwrap_or_else(|error| panic!("{kind:?} {declared} {comparison:?}: {error:?}"));
-                assert_eq!(count, 1, "{kind:?} {declared} {literal} {comparison:?}");
+                let expected = usize::from(comparison == Comparison::Equals || !is_exception);
+                assert_eq!(count, expected, "{kind:?} {declared} {literal} {comparison:?}");
             }
         }
     }

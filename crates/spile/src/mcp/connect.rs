@@ -89,7 +89,7 @@ pub(crate) fn credential_store() -> anyhow::Result<Option<CredentialStore>> {
 }
 
 /// The keyring of the desktop, unless the user does not want it.
-fn os_keyring() -> anyhow::Result<Option<OsKeyring>> {
+pub(crate) fn os_keyring() -> anyhow::Result<Option<OsKeyring>> {
     match settings::env_text("SPILE_KEYRING")?.as_deref() {
         Some("off") => Ok(None),
         None | Some("auto") => Ok(OsKeyring::detect(|name| std::env::var_os(name))),

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-pub(crate) use connect::{ProcessHost, credential_store};
+pub(crate) use connect::{ProcessHost, credential_store, os_keyring};
 pub(crate) use context::{ServerContext, decision_path, refusal};
 pub use login::{LoginArgs, LogoutArgs, login, logout};
 pub(crate) use login::{LoginTarget, probe};

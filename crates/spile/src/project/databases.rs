@@ -17,6 +17,7 @@ use state::idempotency::{IdempotencyFile, RecordLimits, RecordedCall};
 use super::sources::{LoadedSource, SourceSpec, default_settings};
 use super::{Project, Scan, SourceOpener, memory};
 use crate::keys::state_folder;
+use crate::mcp::os_keyring;
 
 impl Project {
     /// Opens the database and generates the manifest for it.
@@ -85,6 +86,7 @@ fn options(url: &DatabaseUrl, settings: &DatabaseSettings, folder: &Path) -> Res
     options.password = match &settings.password {
         Some(DatabasePassword::Text(text)) => Some(text.expose().to_owned()),
         Some(DatabasePassword::File(file)) => Some(read_password(&folder.join(file))?),
+        Some(DatabasePassword::Keyring(name)) => Some(keyring_password(name)?),
         None if url.has_password() => None,
         // As the clients of these databases do.
         None => std::env::var(match settings.engine {
@@ -146,6 +148,24 @@ fn read_password(file: &Path) -> Result<String, SourceError> {
         Ok(text) => Ok(text.trim_end().to_owned()),
         Err(error) => {
             Err(incompatible(format!("cannot read the password file `{}`: {error}", file.display())))
+        }
+    }
+}
+
+/// The password of this name in the keyring of the desktop, as `secret-tool store` puts it there.
+fn keyring_password(name: &str) -> Result<String, SourceError> {
+    let keyring = os_keyring().map_err(|error| incompatible(error.to_string()))?.ok_or_else(|| {
+        incompatible(format!(
+            "there is no keyring for the password `{name}`: it needs a desktop session and `secret-tool`"
+        ))
+    })?;
+    match keyring.get(name) {
+        Ok(Some(password)) => Ok(password),
+        Ok(None) => Err(incompatible(format!(
+            "the keyring has no password `{name}`: run `secret-tool store --label={name} application spile name {name}`"
+        ))),
+        Err(error) => {
+            Err(incompatible(format!("cannot read the password `{name}` from the keyring: {error}")))
         }
     }
 }

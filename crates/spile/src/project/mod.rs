@@ -55,7 +55,7 @@ pub use package::{PackageContents, PackedSource};
 use renamed::renamed_columns;
 pub use sources::Sources;
 pub(crate) use sources::error_message;
-use sources::{LoadedSource, SourceSpec, default_settings, describe_source, fallback_settings};
+use sources::{LoadedSource, SourceSpec, default_settings, describe_source, fallback_settings, role_warning};
 pub use unavailable::SourceFailurePolicy;
 use unavailable::{FailedPart, SourceFailure, read_only_failures, remove_failed};
 
@@ -350,6 +350,7 @@ impl Project {
         if let (Some(contract), Some(backends)) = (contract, backends) {
             sources.keep_backends(&contract, &backends);
             scan.diagnostics.extend(sources.without_backups(&contract));
+            scan.diagnostics.extend(loaded.iter().filter_map(|one| role_warning(one, &contract)));
             let call_timeout_ms = manifest.server.call_timeout_ms;
             let tool_order = manifest.server.tool_order.iter().map(|name| name.value.clone()).collect();
             scan.compiled = Some(Compiled { contract, backends, call_timeout_ms, tool_order, sources });

@@ -412,17 +412,12 @@ impl Sources {
 
     /// Notes about databases that are written, and are too large for a copy before that.
     pub(super) fn without_backups(&self, contract: &Contract) -> Vec<Diagnostic> {
-        let is_written = |name: &str| {
-            let collections = contract.collections.iter().enumerate();
-            collections.clone().any(|(at, one)| one.source == name && is_collection_written(contract, at))
-                || contract.statements.iter().any(|one| one.source == name && one.shape.writes)
-        };
         let is_large = |one: &&OpenSource| {
             one.key.settings == SourceSettings::Sqlite
                 && one.key.backups == BackupPolicy::Daily
                 && one.key.location.size_bytes().is_some_and(|bytes| bytes > FILE_BYTES_MAX)
         };
-        let large = self.open.iter().filter(is_large).filter(|one| is_written(&one.name));
+        let large = self.open.iter().filter(is_large).filter(|one| is_written(contract, &one.name));
         large.map(|one| without_backups_note(&one.display_name)).collect()
     }
 
@@ -661,6 +656,32 @@ fn describe_table(
         false => format!(", links {}", join_truncated(&links, LINKS_SHOWN_MAX)),
     };
     format!("{}: {rows}, {}, {key}{links}", table.name, pluralize(table.columns.len() as u64, "column"))
+}
+
+/// Whether a collection or a statement of the source writes.
+fn is_written(contract: &Contract, source: &str) -> bool {
+    let mut collections = contract.collections.iter().enumerate();
+    collections.any(|(at, one)| one.source == source && is_collection_written(contract, at))
+        || contract.statements.iter().any(|one| one.source == source && one.shape.writes)
+}
+
+/// What the role of a database could do beyond what is served. A role that only may write, where writes are served, is as it should be.
+pub(super) fn role_warning(one: &LoadedSource, contract: &Contract) -> Option<Diagnostic> {
+    let role = one.facts.role.as_ref()?;
+    let needed = if is_written(contract, &one.name) { &[][..] } else { &role.writes };
+    let clauses: Vec<&str> = role.powers.iter().chain(needed).map(String::as_str).collect();
+    if clauses.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "the role `{}` of `{}` can do more than it is needed for: {}",
+        role.name,
+        one.display_name,
+        clauses.join(", ")
+    );
+    let help = "connect with a role that has only the rights that are served; `require_readonly_role = true` refuses one that \
+                could write";
+    Some(Diagnostic::warning(message).code("role").help(help))
 }
 
 fn without_backups_note(file: &str) -> Diagnostic {

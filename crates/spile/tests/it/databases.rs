@@ -2,7 +2,7 @@
 
 use test_databases::{Kind, TestDatabase};
 
-use crate::harness::{CommandOutput, TestProject};
+use crate::harness::{CommandOutput, HttpServer, TestProject};
 
 const PASSWORD: &str = "hunter2";
 
@@ -167,4 +167,91 @@ fn keys_of_a_role_that_may_create_nothing_are_remembered_by_this_user() {
     }
     let listed = said(&project.run(&["call", "list_notes", "--from", "."]));
     assert_eq!(listed.matches("once").count(), 1, "{listed}");
+}
+
+#[test]
+fn a_role_with_more_rights_than_it_is_needed_for_is_a_warning_that_serving_prints_too() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let (place, url) = shop(kind);
+        let without = url.replace(&format!(":{PASSWORD}@"), "@");
+        let writes = "\n[collections.customers]\noperations = [\"get\", \"update\"]\n";
+        let manifest =
+            |more: &str| format!("[sources.shop]\nurl = \"{without}\"\npassword = \"{PASSWORD}\"\n{more}");
+        let superuser = format!("[sources.shop]\nurl = \"{}\"\n{writes}", place.url());
+        let reads = "\n[collections.customers]\n";
+        let only = format!("require_readonly_role = true\n{reads}");
+        for (manifest, expected) in [
+            (manifest(reads), Some("can do more than it is needed for: it may write to")),
+            // It may do what is served.
+            (manifest(writes), None),
+            (
+                superuser,
+                Some(if kind == Kind::Postgres {
+                    "it is a superuser"
+                } else {
+                    "it has rights on the whole server"
+                }),
+            ),
+        ] {
+            let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+            let checked = said(&project.run(&["check"]));
+            let mut server = HttpServer::start(&mut project.spile(&["serve", ".", "--bind", "0"]));
+            let status = server.get("/status").1;
+            server.wait_for("://");
+            let (_, stderr, _) = server.stop();
+            for output in [&checked, &stderr] {
+                let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert_eq!(
+                    words.contains(expected.unwrap_or("more than it is needed for")),
+                    expected.is_some(),
+                    "{kind:?} {manifest}\n{output}"
+                );
+                assert!(!output.contains(PASSWORD), "{kind:?}\n{output}");
+            }
+            assert!(!status.contains(PASSWORD), "{kind:?}\n{status}");
+            project.run(&["compile"]);
+            let lock = std::fs::read_to_string(project.folder.join("spile.lock")).expect("a lock file");
+            assert!(lock.contains("customers") && !lock.contains(PASSWORD), "{kind:?}\n{lock}");
+        }
+        let project = TestProject::new(&[("spile.toml", manifest(&only).as_bytes())]);
+        let refused = said(&project.run(&["check"]));
+        assert!(refused.contains("must only be able to read"), "{kind:?}\n{refused}");
+    }
+}
+
+#[test]
+fn the_keyring_of_the_desktop_has_the_password() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (_place, url) = shop(Kind::MariaDb);
+    let without = url.replace(&format!(":{PASSWORD}@"), "@");
+    let manifest = format!(
+        "[sources.shop]\nurl = \"{without}\"\npassword_keyring = \"NAME\"\n[collections.customers]\n"
+    );
+    let script = format!(
+        "#!/bin/sh\n[ \"$*\" = \"lookup application spile name shop\" ] && printf '%s' '{PASSWORD}'\n"
+    );
+    for (name, bus, expected) in [
+        ("shop", "unix:path=/x", "ann@example.com"),
+        ("other", "unix:path=/x", "the keyring has no password `other`: run `secret-tool store"),
+        ("shop", "", "there is no keyring for the password `shop`"),
+    ] {
+        let project = TestProject::new(&[
+            ("spile.toml", manifest.replace("NAME", name).as_bytes()),
+            ("bin/secret-tool", script.as_bytes()),
+        ]);
+        let program = project.folder.join("bin/secret-tool");
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        let path = format!("{}:/usr/bin:/bin", project.folder.join("bin").display());
+        let environment = [("PATH", path.as_str()), ("DBUS_SESSION_BUS_ADDRESS", bus)];
+        let output = said(&project.run_with(&["call", "get_customers", "id=1", "--from", "."], &environment));
+        assert!(output.contains(expected), "{name} {bus}\n{output}");
+        assert!(!output.contains(PASSWORD), "{output}");
+    }
+    let both = format!(
+        "{}\npassword = \"x\"\n[collections.customers]\n",
+        manifest.split("\n[coll").next().unwrap_or_default()
+    );
+    let project = TestProject::new(&[("spile.toml", both.as_bytes())]);
+    let refused = said(&project.run(&["check"]));
+    assert!(refused.contains("`password` and `password_keyring` exclude each other"), "{refused}");
 }

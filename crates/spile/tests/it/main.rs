@@ -15,6 +15,7 @@ mod clients;
 mod code_and_data;
 mod commands;
 mod database_outages;
+mod database_writes;
 mod databases;
 mod declared_reading;
 mod doctor;
