@@ -79,7 +79,8 @@ impl Linter<'_> {
             let names: Vec<&str> = tools.iter().map(|name| name.value.as_str()).collect();
             let message =
                 format!("{} no description: {}", count_with_have(names.len(), "tool"), quote_names(&names));
-            let help = "describe what the statement returns and when to use it; models do not see the SQL";
+            let help =
+                "describe what it returns and when to use it; models see neither the SQL nor the request";
             self.warn("description_missing", Some(&first.location), message, help);
         }
         let undescribed: Vec<_> = manifest

@@ -569,8 +569,21 @@ pub enum QuickRead {
 
 pub type QuickReadFuture = Pin<Box<dyn Future<Output = QuickRead> + Send>>;
 
+/// What a reader counts while a caller waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgressUnit {
+    /// Scanned rows.
+    Rows,
+    /// Answered requests, of which one may return many rows.
+    Requests,
+}
+
 /// Reads one table. Values come in the order of the shape's columns.
 pub trait Reader: Send + Sync {
+    fn progress_unit(&self) -> ProgressUnit {
+        ProgressUnit::Rows
+    }
+
     /// Whether such a read is short enough to run on the thread that received the call.
     fn can_run_inline(&self, read: &ReadRequest<'_>) -> bool;
 
@@ -677,7 +690,7 @@ impl Total {
 }
 
 /// A search. A row matches if each term is part of one of the columns, ignoring case.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Search<'a> {
     /// At least one; none is blank.
     pub terms: Vec<&'a str>,

@@ -1,9 +1,12 @@
 //! Sends requests: to the host of the source only, bounded in number, rate, size and time.
 //!
+//! A failure says whether the request may have had an effect. Whoever changes something must not repeat it then, nor claim that
+//! nothing happened.
+//!
 //! Calls run on threads that may block; the connections are driven by one runtime of this crate, so that they outlive a call. A
 //! caller who has gone away ends the request.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,15 +14,17 @@ use contract::manifest::RestSettings;
 use contract::manifest::rest::RedirectPolicy;
 use contract::request::Method;
 use contract::source::{SourceError, WriteError};
-use outbound::{Client, HeaderValue, OutboundOptions, Reach};
+use outbound::{Client, HeaderValue, OutboundOptions, Reach, Response};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::auth::{Credentials, sensitive};
 use crate::breaker::{Breaker, Pacer, with_jitter};
+use crate::encoding::{self, Unreadable};
 use crate::limits::{CANCEL_CHECK, CallLimits};
 use crate::render::{HttpRequest, append_query, is_below};
+use crate::response;
 
 /// A request that is harmless to repeat is sent so often, at most.
 const ATTEMPTS_MAX: u32 = 3;
@@ -32,45 +37,42 @@ const SLOT_WAIT_MAX: Duration = Duration::from_secs(10);
 const WAITING_PER_REQUEST: usize = 64;
 const REDIRECTS_MAX: usize = 5;
 const CONNECT_TIMEOUT_MS: u64 = 5_000;
+const ACCEPT: &str = "application/json, text/csv;q=0.5, */*;q=0.1";
 
 /// What a call needs of a response.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct HttpResponse {
     pub(crate) status: u16,
+    /// Of a status that is not a success, perhaps only its beginning.
     pub(crate) body: Vec<u8>,
-    /// The `Link` header.
+    /// All `Link` headers, with commas between them.
     pub(crate) link: Option<String>,
     pub(crate) retry_after_ms: Option<u64>,
+    /// Whether an earlier attempt of the same request may have had an effect.
+    pub(crate) may_be_repeated: bool,
+}
+
+fn is_success(status: u16) -> bool {
+    (200..=299).contains(&status)
 }
 
 /// Why there is no response.
 #[derive(Debug, Clone)]
 pub(crate) enum SendFailure {
     /// No answer. `may_have_arrived`: the request may have had an effect.
-    Unreachable {
-        detail: String,
-        may_have_arrived: bool,
-    },
+    Unreachable { detail: String, may_have_arrived: bool },
     /// The API did not answer before, and is left alone for a while.
-    Down {
-        detail: String,
-    },
+    Down { detail: String },
     /// Too many requests wait, or the rate limit of the source is reached.
-    Overloaded {
-        retry_after_ms: u64,
-    },
-    TooLarge {
-        bytes_max: usize,
-    },
+    Overloaded { retry_after_ms: u64 },
+    /// A response with this status whose body cannot be used. `reason` is a clause.
+    Unreadable { status: u16, reason: String, is_too_large: bool },
     /// A redirect that leaves the source.
-    Redirect {
-        detail: String,
-    },
+    Redirect { detail: String },
     /// The request cannot be sent as it is.
-    Invalid {
-        detail: String,
-    },
-    Stopped(SourceError),
+    Invalid { detail: String },
+    /// The call ended before there was an answer.
+    Stopped { reason: SourceError, may_have_arrived: bool },
 }
 
 impl SendFailure {
@@ -81,10 +83,12 @@ impl SendFailure {
                 detail,
             },
             Self::Overloaded { retry_after_ms } => SourceError::Overloaded { retry_after_ms },
-            Self::TooLarge { bytes_max } => SourceError::TooMuchToRead {
-                message: format!(
-                    "a response of the API exceeds the limit of {bytes_max} bytes (`response_bytes_max`)"
-                ),
+            Self::Unreadable { reason, is_too_large: true, .. } => {
+                SourceError::TooMuchToRead { message: format!("a response of the API {reason}") }
+            }
+            Self::Unreadable { reason, status, .. } => SourceError::Incompatible {
+                message: format!("a response of the API {reason}"),
+                detail: format!("status {status}"),
             },
             Self::Redirect { detail } => SourceError::Incompatible {
                 message: "the API redirects to an address outside of this source".to_owned(),
@@ -93,14 +97,22 @@ impl SendFailure {
             Self::Invalid { detail } => {
                 SourceError::Incompatible { message: "the request cannot be sent".to_owned(), detail }
             }
-            Self::Stopped(error) => error,
+            Self::Stopped { reason, .. } => reason,
         }
     }
 
     /// For a request that changes something.
     pub(crate) fn into_write_error(self, is_repeatable: bool) -> WriteError {
         match self {
-            Self::Unreachable { may_have_arrived: true, .. } if !is_repeatable => WriteError::OutcomeUnknown,
+            Self::Unreachable { may_have_arrived: true, .. }
+            | Self::Stopped { reason: SourceError::Timeout, may_have_arrived: true }
+                if !is_repeatable =>
+            {
+                WriteError::OutcomeUnknown
+            }
+            Self::Unreadable { status, reason, .. } => {
+                response::accepted(status, &format!("its response {reason}"), format!("status {status}"))
+            }
             other => WriteError::Source(other.into_source_error()),
         }
     }
@@ -176,7 +188,8 @@ impl RestClient {
         limits: &CallLimits<'_>,
     ) -> Result<HttpResponse, SendFailure> {
         let mut responses = self.send_all(vec![request], limits);
-        responses.pop().unwrap_or(Err(SendFailure::Stopped(SourceError::Cancelled)))
+        let stopped = SendFailure::Stopped { reason: SourceError::Cancelled, may_have_arrived: false };
+        responses.pop().unwrap_or(Err(stopped))
     }
 
     /// Sends several requests at the same time, as many as the source allows. Responses are in the order of the requests.
@@ -186,11 +199,13 @@ impl RestClient {
         limits: &CallLimits<'_>,
     ) -> Vec<Result<HttpResponse, SendFailure>> {
         let (sender, receiver) = mpsc::sync_channel(requests.len().max(1));
-        let mut tasks = Vec::new();
+        let (mut tasks, mut sent) = (Vec::new(), Vec::new());
         for (at, request) in requests.into_iter().enumerate() {
             let (inner, sender, deadline) = (Arc::clone(&self.0), sender.clone(), limits.deadline);
+            let is_sent = Arc::<AtomicBool>::default();
+            sent.push(Arc::clone(&is_sent));
             tasks.push(runtime().spawn(async move {
-                let response = inner.send(request, deadline).await;
+                let response = inner.send(request, deadline, &is_sent).await;
                 // The receiver is gone if the caller is.
                 let _ = sender.send((at, response));
             }));
@@ -202,14 +217,19 @@ impl RestClient {
         while missing > 0 {
             match receiver.recv_timeout(CANCEL_CHECK) {
                 Ok((at, response)) => {
+                    limits.count_request();
                     responses[at] = Some(response);
                     missing -= 1;
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     if let Err(reason) = limits.check() {
                         tasks.iter().for_each(tokio::task::JoinHandle::abort);
-                        let stopped = || Err(SendFailure::Stopped(reason.clone()));
-                        return responses.into_iter().map(|one| one.unwrap_or_else(stopped)).collect();
+                        let stopped = |is_sent: &AtomicBool| {
+                            let may_have_arrived = is_sent.load(Ordering::SeqCst);
+                            Err(SendFailure::Stopped { reason: reason.clone(), may_have_arrived })
+                        };
+                        let all = responses.into_iter().zip(&sent);
+                        return all.map(|(one, sent)| one.unwrap_or_else(|| stopped(sent))).collect();
                     }
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
@@ -226,14 +246,22 @@ impl RestClient {
 }
 
 impl ClientInner {
-    async fn send(&self, mut request: HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
+    /// `is_sent` is set while a request may have an effect that nobody knows of yet.
+    async fn send(
+        &self,
+        mut request: HttpRequest,
+        deadline: Instant,
+        is_sent: &AtomicBool,
+    ) -> Result<HttpResponse, SendFailure> {
         for (name, value) in &self.query {
             append_query(&mut request.url, name, value);
         }
-        let (mut attempt, mut token_refused) = (0, false);
+        let (mut attempt, mut token_refused, mut may_be_repeated) = (0, false, false);
         loop {
             attempt += 1;
-            let sent = self.attempt(&request, deadline).await;
+            is_sent.store(may_be_repeated, Ordering::SeqCst);
+            let sent = self.attempt(&request, deadline, is_sent).await;
+            let sent = sent.map(|response| HttpResponse { may_be_repeated, ..response });
             let may_repeat = request.is_repeatable && attempt < ATTEMPTS_MAX;
             let backoff = with_jitter(BACKOFF_MIN * 2_u32.pow(attempt));
             let pause = match &sent {
@@ -245,6 +273,7 @@ impl ClientInner {
                             continue;
                         }
                         429 | 502 | 503 | 504 => {
+                            may_be_repeated |= response.status != 429;
                             let asked = response.retry_after_ms.map(Duration::from_millis);
                             asked.unwrap_or(backoff)
                         }
@@ -258,6 +287,7 @@ impl ClientInner {
                         tokio::time::sleep(backoff).await;
                         continue;
                     }
+                    may_be_repeated |= *may_have_arrived;
                     backoff
                 }
                 Err(_) => return sent,
@@ -277,7 +307,12 @@ impl ClientInner {
         }
     }
 
-    async fn attempt(&self, request: &HttpRequest, deadline: Instant) -> Result<HttpResponse, SendFailure> {
+    async fn attempt(
+        &self,
+        request: &HttpRequest,
+        deadline: Instant,
+        is_sent: &AtomicBool,
+    ) -> Result<HttpResponse, SendFailure> {
         self.breaker.check(Instant::now()).map_err(|detail| SendFailure::Down { detail })?;
         let _permit = self.permit().await?;
         let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
@@ -286,12 +321,17 @@ impl ClientInner {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        let timeout = self.timeout.min(deadline.saturating_duration_since(Instant::now()));
-        match tokio::time::timeout(timeout, self.exchange(request)).await {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match tokio::time::timeout(left.min(self.timeout), self.exchange(request, is_sent)).await {
             Ok(response) => response,
             Err(_) => {
-                let detail = format!("no answer within {} ms", timeout.as_millis());
-                Err(SendFailure::Unreachable { detail, may_have_arrived: true })
+                let may_have_arrived = is_sent.load(Ordering::SeqCst);
+                Err(if left <= self.timeout {
+                    SendFailure::Stopped { reason: SourceError::Timeout, may_have_arrived }
+                } else {
+                    let detail = format!("no answer within {} ms", self.timeout.as_millis());
+                    SendFailure::Unreachable { detail, may_have_arrived }
+                })
             }
         }
     }
@@ -312,16 +352,20 @@ impl ClientInner {
     }
 
     /// Sends it once and follows redirects.
-    async fn exchange(&self, request: &HttpRequest) -> Result<HttpResponse, SendFailure> {
+    async fn exchange(
+        &self,
+        request: &HttpRequest,
+        is_sent: &AtomicBool,
+    ) -> Result<HttpResponse, SendFailure> {
         let (mut url, mut client, mut is_own) = (request.url.clone(), self.client.clone(), true);
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.send_once(request, url.clone(), &client, is_own).await?;
-            let Received::Redirect(location) = response else {
-                let Received::Response(response) = response else { break };
-                return Ok(response);
-            };
+            let (status, location) =
+                match self.send_once(request, url.clone(), &client, is_own, is_sent).await? {
+                    Received::Response(response) => return Ok(response),
+                    Received::Redirect { status, location } => (status, location),
+                };
             if request.method != Method::Get || self.redirects == RedirectPolicy::None {
-                return Ok(HttpResponse { status: 302, body: Vec::new(), link: None, retry_after_ms: None });
+                return Ok(HttpResponse { status, ..HttpResponse::default() });
             }
             let next = url.join(&location).ok();
             let leaves =
@@ -348,11 +392,17 @@ impl ClientInner {
         url: Url,
         client: &Client,
         is_own: bool,
+        is_sent: &AtomicBool,
     ) -> Result<Received, SendFailure> {
         let mut sent = client.request(method(request.method), url);
         if is_own {
-            if request.headers.iter().all(|(name, _)| !name.eq_ignore_ascii_case("accept")) {
-                sent = sent.header("Accept", "application/json, text/csv;q=0.5, */*;q=0.1");
+            for (name, value) in [("accept", ACCEPT), ("accept-encoding", encoding::ACCEPTED)] {
+                let is_it = |one: &str| one.eq_ignore_ascii_case(name);
+                let is_declared = self.headers.iter().any(|(one, _)| is_it(one))
+                    || request.headers.iter().any(|(one, _)| is_it(one));
+                if !is_declared {
+                    sent = sent.header(name, value);
+                }
             }
             for (name, value) in &self.headers {
                 sent = sent.header(name, value.clone());
@@ -376,6 +426,7 @@ impl ClientInner {
             let may_have_arrived = !error.is_connect();
             SendFailure::Unreachable { detail: outbound::error_chain(&error.without_url()), may_have_arrived }
         };
+        is_sent.store(true, Ordering::SeqCst);
         let mut answer = client.execute(sent).await.map_err(failed)?;
         let status = answer.status().as_u16();
         let text =
@@ -383,24 +434,63 @@ impl ClientInner {
         if matches!(status, 301 | 302 | 303 | 307 | 308)
             && let Some(location) = text("location")
         {
-            return Ok(Received::Redirect(location));
+            return Ok(Received::Redirect { status, location });
         }
-        let (link, retry_after) = (text("link"), text("retry-after"));
+        let links = answer.headers().get_all("link");
+        let links: Vec<_> = links.iter().map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+        let retry_after_ms = text("retry-after").and_then(|text| retry_after_ms(&text, SystemTime::now()));
+        let response = HttpResponse {
+            status,
+            link: (!links.is_empty()).then(|| links.join(", ")),
+            retry_after_ms,
+            ..HttpResponse::default()
+        };
+        let encoding = text("content-encoding");
         let mut body = Vec::new();
-        while let Some(chunk) = answer.chunk().await.map_err(failed)? {
+        let received = self.receive(&mut answer, &mut body).await;
+        // What a refusal or a failure means is known without its body.
+        if !is_success(status) {
+            let body =
+                encoding::decode(body, encoding.as_deref(), self.response_bytes_max).unwrap_or_default();
+            return Ok(Received::Response(HttpResponse { body, ..response }));
+        }
+        let unreadable = |error: Unreadable| SendFailure::Unreadable {
+            status,
+            is_too_large: matches!(error, Unreadable::TooLarge { .. }),
+            reason: error.to_string(),
+        };
+        match received {
+            Ok(()) => {}
+            Err(NotReceived::Broken(error)) => return Err(failed(error)),
+            Err(NotReceived::TooLarge(error)) => return Err(unreadable(error)),
+        }
+        let body =
+            encoding::decode(body, encoding.as_deref(), self.response_bytes_max).map_err(unreadable)?;
+        Ok(Received::Response(HttpResponse { body, ..response }))
+    }
+
+    /// Appends the body, up to the limit.
+    async fn receive(&self, answer: &mut Response, body: &mut Vec<u8>) -> Result<(), NotReceived> {
+        while let Some(chunk) = answer.chunk().await.map_err(NotReceived::Broken)? {
             if body.len() + chunk.len() > self.response_bytes_max {
-                return Err(SendFailure::TooLarge { bytes_max: self.response_bytes_max });
+                let bytes_max = self.response_bytes_max;
+                return Err(NotReceived::TooLarge(Unreadable::TooLarge { bytes_max }));
             }
             body.extend_from_slice(&chunk);
         }
-        let retry_after_ms = retry_after.and_then(|text| retry_after_ms(&text, SystemTime::now()));
-        Ok(Received::Response(HttpResponse { status, body, link, retry_after_ms }))
+        Ok(())
     }
 }
 
 enum Received {
     Response(HttpResponse),
-    Redirect(String),
+    Redirect { status: u16, location: String },
+}
+
+/// Why a body is not complete.
+enum NotReceived {
+    Broken(outbound::Error),
+    TooLarge(Unreadable),
 }
 
 struct WaitingGuard<'a>(&'a AtomicUsize);

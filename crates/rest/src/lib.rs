@@ -15,6 +15,7 @@
 mod auth;
 mod breaker;
 mod client;
+mod encoding;
 mod limits;
 mod pages;
 mod reader;

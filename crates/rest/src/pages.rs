@@ -1,13 +1,16 @@
-//! Reads a list to its end, page by page, or fails with the limit that was reached.
+//! Reads a list to its end, page by page, or fails: with the limit that was reached, or with what does not fit together.
 //!
-//! A page is complete only when the API says so: an empty page, no cursor, no link, `more` or `total`. A page that is shorter than
-//! the size that was asked for proves nothing: many APIs have a maximum of their own.
+//! A list is complete only when the API says so: an empty page, no cursor, no link, `more` or `total`. A page that is shorter than
+//! the size that was asked for proves nothing: many APIs have a maximum of their own. What contradicts the end (`more`, a `total`
+//! that was not reached, a `Link` header that the manifest does not declare) is an error, because the rest would be missing from
+//! every total and sum. A list that changes while it is read is read again, a few times.
+
+mod position;
+mod records;
 
 use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use contract::manifest::rest::{CursorPointer, ListEndpoint, ListFormat, PageStyle};
+use contract::manifest::rest::{ListEndpoint, ListFormat, PageStyle};
 use contract::request::Method;
 use contract::source::{SourceError, TableOptions};
 use json::{Doc, Node, NodeKind};
@@ -18,6 +21,11 @@ use crate::client::{HttpResponse, RestClient, SendFailure};
 use crate::limits::CallLimits;
 use crate::render::{self, HttpRequest, NoValues, append_query, is_below};
 use crate::response::{self, incompatible};
+use position::{Next, Page, Position};
+pub(crate) use records::{RecordKeys, Records};
+
+/// How often a list that changes while it is read is read, in all.
+const READS_MAX: usize = 3;
 
 /// What bounds the reading of one list.
 #[derive(Debug, Clone, Copy)]
@@ -27,14 +35,12 @@ pub(crate) struct ReadBounds {
     pub(crate) bytes_max: usize,
 }
 
-/// The records of a JSON array, as text.
-#[derive(Default)]
-struct Records {
-    array: Vec<u8>,
-    rows: usize,
-    /// Digests of records so far. A page that shifts while it is read repeats records, byte for byte.
-    seen: HashSet<u64>,
-    hasher: RandomState,
+/// How much of a list is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    All,
+    /// A sample, to learn the fields.
+    FirstPage,
 }
 
 /// A list, and how it is read.
@@ -47,61 +53,150 @@ pub(crate) struct ListRead<'a> {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) options: &'a TableOptions,
     pub(crate) bounds: ReadBounds,
+    pub(crate) keys: &'a RecordKeys,
+    pub(crate) extent: Extent,
+}
+
+/// Why the pages of a list are not a list.
+enum ReadError {
+    Source(SourceError),
+    /// The pages do not fit together: a clause. Reading them again may help.
+    Changed(String),
+}
+
+impl From<SourceError> for ReadError {
+    fn from(error: SourceError) -> Self {
+        Self::Source(error)
+    }
+}
+
+fn invalid(message: impl Into<String>) -> ReadError {
+    let message = message.into();
+    ReadError::Source(incompatible(message.clone(), message))
 }
 
 /// Reads all records that the list returns for these parameters.
-pub(crate) fn read_list(
-    read: &ListRead<'_>,
-    limits: &CallLimits<'_>,
-    progress: Option<&AtomicU64>,
-) -> Result<MemoryRows, SourceError> {
-    let ListRead { client, name, endpoint, parameters, options, bounds } = read;
-    let bounds = *bounds;
-    let mut url = list_url(client, endpoint, parameters)?;
-    if endpoint.format == ListFormat::Csv {
-        let response = get(client, url, limits)?;
-        return MemoryRows::csv(name, response.body, (*options).clone());
+pub(crate) fn read_list(read: &ListRead<'_>, limits: &CallLimits<'_>) -> Result<MemoryRows, SourceError> {
+    let url = list_url(read)?;
+    let options = read.options.clone();
+    match read.endpoint.format {
+        ListFormat::Csv => {
+            let response = get(read.client, url, limits)?;
+            if response::is_html(&response.body) {
+                return Err(incompatible("the API returned HTML instead of CSV", "see `format`"));
+            }
+            check_single(read, &response)?;
+            MemoryRows::csv(read.name, response.body, options)
+        }
+        ListFormat::JsonLines => {
+            let response = get(read.client, url, limits)?;
+            check_single(read, &response)?;
+            MemoryRows::json(read.name, records_of_lines(read, &response.body)?, options)
+        }
+        ListFormat::Json => {
+            MemoryRows::json(read.name, read_pages_until_stable(read, &url, limits)?, options)
+        }
     }
-    let (mut records, mut position) = (Records::default(), Position::start(&endpoint.paging.style));
-    records.array.push(b'[');
-    let mut tokens = HashSet::new();
-    for page in 0.. {
-        if page == bounds.pages_max {
-            return Err(too_much(&format!("{} pages (`pages_max`)", bounds.pages_max), endpoint));
+}
+
+fn read_pages_until_stable(
+    read: &ListRead<'_>,
+    url: &Url,
+    limits: &CallLimits<'_>,
+) -> Result<Vec<u8>, SourceError> {
+    let mut reasons: Vec<String> = Vec::new();
+    loop {
+        match read_pages(read, url, limits) {
+            Ok(array) => return Ok(array),
+            Err(ReadError::Source(error)) => return Err(error),
+            Err(ReadError::Changed(reason)) => reasons.push(reason),
+        }
+        if reasons.len() == READS_MAX {
+            break;
+        }
+    }
+    let last = reasons.pop().unwrap_or_default();
+    // What is the same each time is how the API is.
+    if reasons.iter().all(|reason| *reason == last) {
+        return Err(incompatible(format!("the pages of the list do not fit together: {last}"), last));
+    }
+    let message = format!("the list changes while its pages are read: {last}; try again later");
+    Err(SourceError::Unavailable { message, detail: last })
+}
+
+/// Reads the pages once. Returns their records as a JSON array.
+fn read_pages(read: &ListRead<'_>, url: &Url, limits: &CallLimits<'_>) -> Result<Vec<u8>, ReadError> {
+    let ListRead { client, endpoint, bounds, .. } = read;
+    let mut url = url.clone();
+    let (mut records, mut position) = (Records::new(read.keys), Position::start(&endpoint.paging.style));
+    let (mut seen, mut total) = (HashSet::new(), None);
+    for number in 0.. {
+        if number == bounds.pages_max {
+            return Err(too_much(&format!("{} pages (`pages_max`)", bounds.pages_max), endpoint).into());
         }
         let response = get(client, position.url(&url, endpoint), limits)?;
+        // Many APIs say so instead of sending an empty page.
+        let is_empty = response.status == 204 && response.body.is_empty();
         let link = response.link.clone();
-        let doc = response::parse(response.body)?;
-        let items = items(&doc, endpoint)?;
-        let count = records.push_page(&items, bounds, endpoint, page > 0)?;
-        if let Some(progress) = progress {
-            progress.fetch_add(count as u64, Ordering::Relaxed);
+        if endpoint.paging.style == PageStyle::Single {
+            check_single(read, &response)?;
         }
-        match position.next(&endpoint.paging, &doc, &items, link.as_deref(), records.rows) {
+        let doc = response::parse(if is_empty { b"null".to_vec() } else { response.body })?;
+        let items = if is_empty { Vec::new() } else { items(&doc, endpoint)? };
+        let added = records.push_page(&items, *bounds, endpoint)?;
+        if read.extent == Extent::FirstPage {
+            break;
+        }
+        let page =
+            Page { doc: &doc, items: &items, link: link.as_deref(), added, rows: records.rows(), is_empty };
+        match position.next(&endpoint.paging, &page, &mut total)? {
             Next::End => break,
-            Next::Invalid(reason) => return Err(incompatible(reason, reason)),
-            Next::Page(next, token) => {
-                if !tokens.insert(token) {
-                    let message = "the API returns the same page again, so its list has no end";
-                    return Err(incompatible(message, message));
-                }
+            Next::Page(next) => {
                 if let Position::Link(text) = &next {
                     url = next_url(client, &url, text)?;
+                }
+                let token = next.token(&url);
+                if !seen.insert(token) {
+                    return Err(invalid("the API returns the same page again, so its list has no end"));
                 }
                 position = next;
             }
         }
     }
-    records.array.push(b']');
-    MemoryRows::json(name, records.array, (*options).clone())
+    Ok(records.into_array())
+}
+
+/// One document in each line.
+fn records_of_lines(read: &ListRead<'_>, text: &[u8]) -> Result<Vec<u8>, SourceError> {
+    let mut records = Records::new(read.keys);
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    for line in text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        let doc = response::parse(line.to_vec())?;
+        records.push(&doc.root(), read.bounds, read.endpoint)?;
+    }
+    Ok(records.into_array())
+}
+
+/// A list for which the manifest declares no pages must not have any.
+fn check_single(read: &ListRead<'_>, response: &HttpResponse) -> Result<(), SourceError> {
+    if read.extent == Extent::FirstPage {
+        return Ok(());
+    }
+    // One that cannot be read may still say so.
+    let has_next = response.link.as_ref().is_some_and(|link| match position::next_link(link) {
+        Ok(next) => next.is_some(),
+        Err(_) => link.to_ascii_lowercase().contains("next"),
+    });
+    if has_next || response.status == 206 {
+        let message = "the API returned one page of several, but the manifest declares no `page`";
+        return Err(incompatible(message, "its `Link` header or its status 206 says so; see `page`"));
+    }
+    Ok(())
 }
 
 /// The URL of the first page, without the parameters of paging.
-fn list_url(
-    client: &RestClient,
-    endpoint: &ListEndpoint,
-    parameters: &[(String, String)],
-) -> Result<Url, SourceError> {
+fn list_url(read: &ListRead<'_>) -> Result<Url, SourceError> {
+    let ListRead { client, endpoint, parameters, .. } = read;
     let url = render::path(client.base(), &endpoint.path, &NoValues);
     let mut url = url.map_err(|error| incompatible("the path of the list is not valid", error.reason))?;
     for (name, value) in endpoint.query.iter().chain(parameters) {
@@ -121,6 +216,11 @@ fn get(client: &RestClient, url: Url, limits: &CallLimits<'_>) -> Result<HttpRes
     limits.check()?;
     let response = client.send(reading(url), limits).map_err(SendFailure::into_source_error)?;
     match response::refusal(&response, None) {
+        // 202, Accepted: the list is being made.
+        None if response.status == 202 => Err(SourceError::Unavailable {
+            message: "the API has not made the list yet (status 202); try again later".to_owned(),
+            detail: "status 202".to_owned(),
+        }),
         None => Ok(response),
         Some(refusal) => Err(refusal.into_source_error()),
     }
@@ -135,7 +235,7 @@ fn too_much(limit: &str, endpoint: &ListEndpoint) -> SourceError {
     SourceError::TooMuchToRead { message: format!("reading the list exceeds the limit of {limit}; {help}") }
 }
 
-/// The array of records. A missing or null one has no records.
+/// The array of records. A null one has no records.
 fn items<'d>(doc: &'d Doc, endpoint: &ListEndpoint) -> Result<Vec<Node<'d>>, SourceError> {
     let found = response::pointer(doc.root(), &endpoint.items);
     match found.map(|node| (node.kind(), node)) {
@@ -155,156 +255,6 @@ fn items<'d>(doc: &'d Doc, endpoint: &ListEndpoint) -> Result<Vec<Node<'d>>, Sou
     }
 }
 
-impl Records {
-    /// Adds the records of a page. Returns how many the page has.
-    fn push_page(
-        &mut self,
-        items: &[Node<'_>],
-        bounds: ReadBounds,
-        endpoint: &ListEndpoint,
-        is_later: bool,
-    ) -> Result<usize, SourceError> {
-        for item in items {
-            if !item.is_object() {
-                let message = "the API returned a record that is not an object";
-                return Err(incompatible(message, message));
-            }
-            let is_new = self.seen.insert(self.hasher.hash_one(item.raw()));
-            if is_later && !is_new {
-                continue;
-            }
-            if self.rows == bounds.rows_max {
-                return Err(too_much(&format!("{} rows (`read_rows_max`)", bounds.rows_max), endpoint));
-            }
-            if self.rows > 0 {
-                self.array.push(b',');
-            }
-            self.array.extend_from_slice(item.raw().as_bytes());
-            self.rows += 1;
-            if self.array.len() > bounds.bytes_max {
-                return Err(too_much(&format!("{} bytes", bounds.bytes_max), endpoint));
-            }
-        }
-        Ok(items.len())
-    }
-}
-
-/// Where the next page starts.
-enum Position {
-    Single,
-    Page(u64),
-    Offset(u64),
-    /// `None` for the first page.
-    Cursor(Option<String>),
-    /// The URL of the page, as the API wrote it; empty for the first page.
-    Link(String),
-}
-
-/// What comes after a page.
-enum Next {
-    End,
-    /// A position, and what identifies it.
-    Page(Position, String),
-    Invalid(&'static str),
-}
-
-impl Position {
-    fn start(style: &PageStyle) -> Self {
-        match style {
-            PageStyle::Single => Self::Single,
-            PageStyle::Page { first, .. } => Self::Page(*first),
-            PageStyle::Offset { .. } => Self::Offset(0),
-            PageStyle::Cursor { .. } => Self::Cursor(None),
-            PageStyle::Link { .. } => Self::Link(String::new()),
-        }
-    }
-
-    /// The URL of the page. `base` is that of the list; with links, that of the page itself.
-    fn url(&self, base: &Url, endpoint: &ListEndpoint) -> Url {
-        let mut url = base.clone();
-        match (self, &endpoint.paging.style) {
-            (Self::Page(number), PageStyle::Page { parameter, .. }) => {
-                append_query(&mut url, parameter, &number.to_string());
-            }
-            (Self::Offset(rows), PageStyle::Offset { parameter }) => {
-                append_query(&mut url, parameter, &rows.to_string());
-            }
-            (Self::Cursor(Some(cursor)), PageStyle::Cursor { parameter, .. }) => {
-                append_query(&mut url, parameter, cursor);
-            }
-            _ => {}
-        }
-        url
-    }
-
-    fn next(
-        &self,
-        paging: &contract::manifest::rest::Paging,
-        doc: &Doc,
-        items: &[Node<'_>],
-        link: Option<&str>,
-        rows: usize,
-    ) -> Next {
-        let at = |pointer: &str| response::pointer(doc.root(), pointer);
-        if let Some(more) = &paging.more {
-            match at(more).and_then(|node| node.bool()) {
-                Some(true) => {}
-                Some(false) => return Next::End,
-                None => {
-                    return Next::Invalid(
-                        "the API does not say whether there are more pages: `more` is neither true nor false",
-                    );
-                }
-            }
-        }
-        let total = match &paging.total {
-            Some(total) => match at(total).and_then(|node| node.u64()) {
-                Some(total) => Some(total),
-                None => {
-                    return Next::Invalid(
-                        "the API does not say how many records there are: `total` is not a number",
-                    );
-                }
-            },
-            None => None,
-        };
-        let is_last = total.is_some_and(|total| rows as u64 >= total);
-        match (self, &paging.style) {
-            (Self::Single, _) => Next::End,
-            (Self::Page(_) | Self::Offset(_), _) if is_last || items.is_empty() => Next::End,
-            (Self::Page(number), _) => Next::Page(Self::Page(number + 1), (number + 1).to_string()),
-            (Self::Offset(start), _) => {
-                let next = start + items.len() as u64;
-                Next::Page(Self::Offset(next), next.to_string())
-            }
-            (Self::Cursor(_), PageStyle::Cursor { next: CursorPointer::Response(next), .. }) => {
-                match at(next).and_then(response::scalar_text) {
-                    Some(cursor) if !is_last => Next::Page(Self::Cursor(Some(cursor.clone())), cursor),
-                    _ => Next::End,
-                }
-            }
-            (Self::Cursor(_), PageStyle::Cursor { next: CursorPointer::LastItem(next), .. }) => {
-                let Some(last) = items.last().filter(|_| !is_last) else { return Next::End };
-                match response::pointer(*last, next).and_then(response::scalar_text) {
-                    Some(cursor) => Next::Page(Self::Cursor(Some(cursor.clone())), cursor),
-                    None => Next::Invalid("the last record of a page has no value for the next cursor"),
-                }
-            }
-            (Self::Link(_), PageStyle::Link { next }) => {
-                let url = match next {
-                    Some(next) => at(next).and_then(response::scalar_text),
-                    None => link.and_then(next_link),
-                };
-                match url {
-                    Some(url) => Next::Page(Self::Link(url.clone()), url),
-                    None => Next::End,
-                }
-            }
-            (Self::Cursor(_) | Self::Link(_), _) => Next::End,
-        }
-    }
-}
-
 /// The URL of the next page, which must be below that of the source.
 fn next_url(client: &RestClient, current: &Url, text: &str) -> Result<Url, SourceError> {
     let next = current.join(text).ok().filter(|next| is_below(client.base(), next));
@@ -312,50 +262,4 @@ fn next_url(client: &RestClient, current: &Url, text: &str) -> Result<Url, Sourc
         let message = "the link to the next page leaves the URL of the source";
         incompatible(message, message)
     })
-}
-
-/// The target of `rel="next"` in a `Link` header (RFC 8288).
-fn next_link(header: &str) -> Option<String> {
-    let mut rest = header;
-    while let Some(start) = rest.find('<') {
-        let end = start + rest[start..].find('>')?;
-        let target = &rest[start + 1..end];
-        // Parameters end with the next link, which begins with `,` and `<`.
-        let after = &rest[end + 1..];
-        let length = after.find(", <").or_else(|| after.find(",<")).unwrap_or(after.len());
-        let is_next = after[..length].split(';').any(|parameter| {
-            let Some((name, value)) = parameter.split_once('=') else { return false };
-            let mut relations = value.trim().trim_end_matches(',').trim_matches('"').split_ascii_whitespace();
-            name.trim().eq_ignore_ascii_case("rel") && relations.any(|one| one.eq_ignore_ascii_case("next"))
-        });
-        if is_next {
-            return Some(target.to_owned());
-        }
-        rest = &after[length..];
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::next_link;
-
-    #[test]
-    fn the_next_page_is_found_in_a_link_header() {
-        for (header, expected) in [
-            (r#"<https://api.test/a?page=2>; rel="next""#, Some("https://api.test/a?page=2")),
-            (
-                r#"<https://api.test/a?page=1>; rel="prev", <https://api.test/a?page=3>; rel="next""#,
-                Some("https://api.test/a?page=3"),
-            ),
-            (r#"<https://api.test/a,b>; title="x; y"; rel=next"#, Some("https://api.test/a,b")),
-            (r#"</a?page=2>; rel="next last""#, Some("/a?page=2")),
-            (r#"<https://api.test/a>; rel="last""#, None),
-            ("https://api.test/a; rel=next", None),
-            ("<https://api.test/a", None),
-            ("", None),
-        ] {
-            assert_eq!(next_link(header).as_deref(), expected, "{header}");
-        }
-    }
 }

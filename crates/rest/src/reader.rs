@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use contract::manifest::rest::{CollectionEndpoints, GetEndpoint, ListEndpoint};
 use contract::source::{
-    Aggregate, CancelFlag, Comparison, Filter, Groups, Query, ReadRequest, Reader, RowFlow, RowPosition,
-    Search, SearchOutcome, SourceError, TableOptions, TableShape, Total, required_filters,
+    Aggregate, CancelFlag, Comparison, Filter, Groups, ProgressUnit, Query, ReadRequest, Reader, RowFlow,
+    RowPosition, Search, SearchOutcome, SourceError, TableOptions, TableShape, Total, required_filters,
 };
 use contract::{DataType, ValueRef};
 use json::Json;
@@ -14,7 +14,7 @@ use source::MemoryRows;
 
 use crate::client::{RestClient, SendFailure};
 use crate::limits::CallLimits;
-use crate::pages::{self, ListRead, ReadBounds, reading};
+use crate::pages::{self, Extent, ListRead, ReadBounds, RecordKeys, Records, reading};
 use crate::render::{self, TypedValue, Values, append_query};
 use crate::response::{self, Refusal, incompatible};
 
@@ -28,6 +28,7 @@ pub(crate) struct CollectionReader {
     pub(crate) shape: TableShape,
     pub(crate) options: TableOptions,
     pub(crate) bounds: ReadBounds,
+    pub(crate) keys: RecordKeys,
     /// Filters that the API understands.
     pub(crate) pushed: Vec<PushedFilter>,
 }
@@ -125,9 +126,9 @@ impl CollectionReader {
         cancelled: Option<&CancelFlag>,
         progress: Option<&AtomicU64>,
     ) -> Result<Arc<dyn Reader>, SourceError> {
-        let limits = CallLimits::new(cancelled, None);
+        let limits = CallLimits::new(cancelled, None).with_progress(progress);
         let rows = match self.wanted_keys(filters) {
-            Some((endpoint, keys)) => self.records(endpoint, &keys, &limits, progress)?,
+            Some((endpoint, keys)) => self.records(endpoint, &keys, &limits)?,
             None => {
                 let read = ListRead {
                     client: &self.client,
@@ -136,8 +137,10 @@ impl CollectionReader {
                     parameters: self.parameters(filters),
                     options: &self.options,
                     bounds: self.bounds,
+                    keys: &self.keys,
+                    extent: Extent::All,
                 };
-                pages::read_list(&read, &limits, progress)?
+                pages::read_list(&read, &limits)?
             }
         };
         rows.reader(&self.shape)
@@ -172,28 +175,22 @@ impl CollectionReader {
         endpoint: &GetEndpoint,
         keys: &[ValueRef<'_>],
         limits: &CallLimits<'_>,
-        progress: Option<&AtomicU64>,
     ) -> Result<MemoryRows, SourceError> {
-        let mut requests = Vec::with_capacity(keys.len());
+        let mut requests: Vec<render::HttpRequest> = Vec::with_capacity(keys.len());
         for key in keys {
-            // A key that cannot be part of a path has no record.
-            requests.extend(self.get_request(endpoint, &[*key]));
+            // A key that cannot be part of a path has no record. One that a caller repeats is read once.
+            let request = self.get_request(endpoint, &[*key]);
+            requests.extend(request.filter(|new| requests.iter().all(|one| one.url != new.url)));
         }
-        let mut array = b"[".to_vec();
+        // An API may have several spellings of a key, and return the same record for each.
+        let (mut records, no_list) = (Records::new(&self.keys), ListEndpoint::default());
         for response in self.client.send_all(requests, limits) {
             let response = response.map_err(SendFailure::into_source_error)?;
-            if let Some(progress) = progress {
-                progress.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            }
             if let Some(record) = record(&response, endpoint)? {
-                if array.len() > 1 {
-                    array.push(b',');
-                }
-                array.extend_from_slice(record.as_str().as_bytes());
+                records.push_unless_known(&record.to_doc().root(), self.bounds, &no_list)?;
             }
         }
-        array.push(b']');
-        MemoryRows::json(&self.shape.table, array, self.options.clone())
+        MemoryRows::json(&self.shape.table, records.into_array(), self.options.clone())
     }
 
     fn get_request(&self, endpoint: &GetEndpoint, key: &[ValueRef<'_>]) -> Option<render::HttpRequest> {
@@ -268,16 +265,24 @@ fn record(
         Some(Refusal::NotFound) => return Ok(None),
         Some(refusal) => return Err(refusal.into_source_error()),
     }
-    match response::object_at(&response.body, &endpoint.item)? {
-        Some(record) => Ok(Some(record)),
-        None => Err(incompatible(
-            "the API returned no record where the manifest expects it",
-            "see `item` in the manifest",
-        )),
+    let no_record = || {
+        incompatible("the API returned no record where the manifest expects it", "see `item` in the manifest")
+    };
+    let doc = response::parse(response.body.clone())?;
+    match response::pointer(doc.root(), &endpoint.item) {
+        Some(node) if node.is_object() => Json::parse(node.raw()).map(Some).map_err(|_| no_record()),
+        // Some APIs answer 200 for a record that they do not have.
+        Some(node) if node.kind() == json::NodeKind::Null => Ok(None),
+        Some(_) | None => Err(no_record()),
     }
 }
 
 impl Reader for CollectionReader {
+    /// Every read is a request, and the rows are counted in no time.
+    fn progress_unit(&self) -> ProgressUnit {
+        ProgressUnit::Requests
+    }
+
     /// Every read is a request.
     fn can_run_inline(&self, _read: &ReadRequest<'_>) -> bool {
         false
@@ -315,7 +320,8 @@ impl Reader for CollectionReader {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
-        self.rows(&query.filters, query.cancelled, query.progress)?.list(query, row)
+        let rows = self.rows(&query.filters, query.cancelled, query.progress)?;
+        rows.list(&Query { progress: None, ..query.clone() }, row)
     }
 
     fn list_inline(
@@ -327,7 +333,8 @@ impl Reader for CollectionReader {
     }
 
     fn aggregate(&self, aggregate: &Aggregate<'_>) -> Result<Groups, SourceError> {
-        self.rows(&aggregate.filters, aggregate.cancelled, aggregate.progress)?.aggregate(aggregate)
+        let rows = self.rows(&aggregate.filters, aggregate.cancelled, aggregate.progress)?;
+        rows.aggregate(&Aggregate { progress: None, ..aggregate.clone() })
     }
 
     fn search(
@@ -335,6 +342,7 @@ impl Reader for CollectionReader {
         search: &Search<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<SearchOutcome, SourceError> {
-        self.rows(&search.filters, search.cancelled, search.progress)?.search(search, row)
+        let rows = self.rows(&search.filters, search.cancelled, search.progress)?;
+        rows.search(&Search { progress: None, ..search.clone() }, row)
     }
 }

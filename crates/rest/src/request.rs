@@ -33,10 +33,14 @@ impl ToolRequest {
         let (ResponseShape::Object(at) | ResponseShape::Objects(at) | ResponseShape::Value(at)) =
             &self.shape.result;
         if body.trim_ascii().is_empty() {
-            return Ok(match self.shape.result {
-                ResponseShape::Value(_) => br#"[{"result":null}]"#.to_vec(),
-                ResponseShape::Object(_) | ResponseShape::Objects(_) => b"[]".to_vec(),
-            });
+            match self.shape.result {
+                ResponseShape::Value(_) => return Ok(br#"[{"result":null}]"#.to_vec()),
+                // What was changed is not "not found".
+                ResponseShape::Object(_) if self.shape.writes => {
+                    return Err(incompatible("its response is empty", "see `result` in the manifest"));
+                }
+                ResponseShape::Object(_) | ResponseShape::Objects(_) => return Ok(b"[]".to_vec()),
+            }
         }
         let doc = response::parse(body)?;
         let found = response::pointer(doc.root(), at);
@@ -91,9 +95,13 @@ impl PreparedRequest for ToolRequest {
         let response =
             self.client.send(request, &limits).map_err(|failure| failure.into_write_error(is_repeatable))?;
         if let Some(refusal) = response::refusal(&response, self.shape.template.error_pointer.as_deref()) {
-            return Err(refusal.into_write_error(is_repeatable));
+            let may_be_repeated = response.may_be_repeated && self.shape.writes;
+            return Err(refusal.into_write_error(is_repeatable, may_be_repeated));
         }
-        let records = self.records(response.body)?;
-        Ok(self.pass_rows(records, row)?)
+        let read = self.records(response.body).and_then(|records| self.pass_rows(records, row));
+        read.map_err(|error| match self.shape.writes {
+            true => response::accepted(response.status, &error.to_string(), format!("{error:?}")),
+            false => error.into(),
+        })
     }
 }

@@ -15,12 +15,50 @@ pub(crate) fn parse(mut body: Vec<u8>) -> Result<Doc, SourceError> {
     if body.starts_with(b"\xef\xbb\xbf") {
         body.drain(..3);
     }
+    let what = other_format(&body);
     json::parse(body, &LIMITS).map_err(|error| {
+        let detail = format!("{:?} at byte {}", error.kind, error.offset);
         incompatible(
-            "the API returned something that is not valid JSON",
-            format!("{:?} at byte {}", error.kind, error.offset),
+            match what {
+                Some(what) => format!("the API returned {what} instead of JSON"),
+                None => "the API returned something that is not valid JSON".to_owned(),
+            },
+            detail,
         )
     })
+}
+
+/// Whether a text is a page for browsers: of a proxy, of a login, of an error with the status 200.
+pub(crate) fn is_html(text: &[u8]) -> bool {
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text).trim_ascii_start();
+    let begins_with = |tag: &[u8]| text.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
+    begins_with(b"<!doctype html") || begins_with(b"<html")
+}
+
+/// What a response is that is not JSON, if that is plain to see.
+fn other_format(body: &[u8]) -> Option<&'static str> {
+    let text = body.trim_ascii_start();
+    match (text, text.get(..2)) {
+        ([], _) => Some("nothing"),
+        (_, Some(b"\xff\xfe" | b"\xfe\xff" | [b'{' | b'[', 0] | [0, b'{' | b'['])) => Some("text in UTF-16"),
+        _ if is_html(text) => Some("HTML"),
+        ([b'<', ..], _) => Some("XML"),
+        // One document in each line.
+        _ => {
+            let mut lines = text.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+            let is_json = |line: &[u8]| line.starts_with(b"{") && json::parse(line.to_vec(), &LIMITS).is_ok();
+            match (lines.next(), lines.next()) {
+                (Some(first), Some(_)) if is_json(first) => Some("JSON Lines (`format = \"jsonl\"`)"),
+                _ => None,
+            }
+        }
+    }
+}
+
+/// The error of a change that the API accepted, and whose response cannot be used. `problem` is a clause.
+pub(crate) fn accepted(status: u16, problem: &str, detail: String) -> WriteError {
+    let message = format!("the API accepted the request (status {status}), but {problem}");
+    WriteError::ResultUnreadable { message, detail }
 }
 
 pub(crate) fn incompatible(message: impl Into<String>, detail: impl Into<String>) -> SourceError {
@@ -78,6 +116,8 @@ pub(crate) fn refusal(response: &HttpResponse, error_pointer: Option<&str>) -> O
     Some(match status {
         200..=299 => return None,
         404 | 410 => Refusal::NotFound,
+        // Whoever gave up waiting may have passed on a part of it.
+        408 => Refusal::Failed(status),
         409 => Refusal::Conflict(clause("reports a conflict")),
         412 => Refusal::PreconditionFailed,
         401 | 403 | 407 => Refusal::Denied(status),
@@ -128,13 +168,25 @@ impl Refusal {
         }
     }
 
-    /// For a request that changes something. `is_repeatable`: whether sending it again is harmless.
-    pub(crate) fn into_write_error(self, is_repeatable: bool) -> WriteError {
+    /// For a request that changes something. `is_repeatable`: whether sending it again is harmless. Only a plain refusal says that
+    /// nothing happened.
+    /// `may_be_repeated`: whether an earlier attempt may have done already what this one was refused for.
+    pub(crate) fn into_write_error(self, is_repeatable: bool, may_be_repeated: bool) -> WriteError {
         match self {
+            Self::NotFound
+            | Self::PreconditionFailed
+            | Self::Conflict(_)
+            | Self::Invalid(_)
+            | Self::Denied(_)
+                if may_be_repeated =>
+            {
+                WriteError::OutcomeUnknown
+            }
             Self::NotFound => WriteError::NotFound,
             Self::PreconditionFailed => WriteError::VersionConflict,
             Self::Conflict(reason) | Self::Invalid(reason) => WriteError::Rejected { column: None, reason },
-            Self::Failed(status) if status != 503 && !is_repeatable => WriteError::OutcomeUnknown,
+            // A gateway may say so after the API has done it; and 303 is what many say when it is done.
+            Self::Failed(_) | Self::Unexpected(_) if !is_repeatable => WriteError::OutcomeUnknown,
             other => WriteError::Source(other.into_source_error()),
         }
     }
@@ -172,9 +224,30 @@ mod tests {
     }
 
     #[test]
+    fn what_is_not_json_is_named() {
+        for (body, expected) in [
+            (&b""[..], "returned nothing instead"),
+            (b" \n", "returned nothing instead"),
+            (b"\xef\xbb\xbf<!DOCTYPE html><p>", "returned HTML instead"),
+            (b"\n<html lang=en>", "returned HTML instead"),
+            (b"<?xml version='1.0'?>", "returned XML instead"),
+            (b"\xff\xfe[\0]\0", "returned text in UTF-16 instead"),
+            (b"[\0]\0", "returned text in UTF-16 instead"),
+            (b"{\"a\":1}\n{\"a\":2}\n", "returned JSON Lines"),
+            (b"{\"a\":1}\nx", "returned JSON Lines"),
+            (b"{\"a\":", "is not valid JSON"),
+            (b"{\"a\":1,\"a\":2}", "is not valid JSON"),
+        ] {
+            let error = parse(body.to_vec()).map(drop).expect_err(expected).to_string();
+            assert!(error.contains(expected), "{body:?}: {error}");
+        }
+        assert!(parse(b"\xef\xbb\xbf{}".to_vec()).is_ok());
+    }
+
+    #[test]
     fn callers_read_the_words_of_an_api_only_where_the_author_allows_it() {
         let response =
-            |status, body: &str| HttpResponse { status, body: body.into(), link: None, retry_after_ms: None };
+            |status, body: &str| HttpResponse { status, body: body.into(), ..HttpResponse::default() };
         let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(400));
         for (status, body, at, expected) in [
             (200, "", None, None),
@@ -195,6 +268,7 @@ mod tests {
                 Some("/error/message"),
                 Some(Refusal::Invalid("the API refused the request: no [31m stock".into())),
             ),
+            (408, "", None, Some(Refusal::Failed(408))),
             (429, "", None, Some(Refusal::TooMany { retry_after_ms: 1000 })),
             (302, "", None, Some(Refusal::Unexpected(302))),
         ] {

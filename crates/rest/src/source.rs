@@ -12,7 +12,7 @@ use contract::source::{
 
 use crate::client::RestClient;
 use crate::limits::CallLimits;
-use crate::pages::{self, ListRead, ReadBounds};
+use crate::pages::{self, Extent, ListRead, ReadBounds, RecordKeys};
 use crate::reader::{CollectionReader, resolve_filters};
 use crate::request::ToolRequest;
 use crate::response::incompatible;
@@ -20,8 +20,6 @@ use crate::writer::CollectionWriter;
 
 /// All pages of a list together are no larger than so many responses.
 const RESPONSES_PER_READ: usize = 16;
-/// A sample has so many pages.
-const SAMPLE_PAGES_MAX: usize = 1;
 
 /// What a source is made of.
 pub struct RestOptions {
@@ -92,20 +90,18 @@ impl RestSource {
                 format!("`{}` declares no fields, and has no list to learn them from", collection.name);
             return Err(incompatible(message.clone(), message));
         };
-        let mut sample = list.clone();
-        sample.paging.style = contract::manifest::rest::PageStyle::Single;
-        (sample.paging.more, sample.paging.total) = (None, None);
-        let bounds = ReadBounds { pages_max: SAMPLE_PAGES_MAX, ..self.bounds() };
         let limits = CallLimits::new(None, Some(self.settings.timeout_ms.saturating_mul(3)));
         let read = ListRead {
             client: &self.client,
             name: &collection.name,
-            endpoint: &sample,
+            endpoint: list,
             parameters: Vec::new(),
             options: &collection.options,
-            bounds,
+            bounds: self.bounds(),
+            keys: &RecordKeys::default(),
+            extent: Extent::FirstPage,
         };
-        let rows = pages::read_list(&read, &limits, None)?;
+        let rows = pages::read_list(&read, &limits)?;
         let facts = rows.facts()?;
         let columns = facts.tables.into_iter().next().map(|table| table.columns).unwrap_or_default();
         if columns.is_empty() {
@@ -150,6 +146,7 @@ impl RestSource {
         Ok(CollectionReader {
             client: Arc::clone(&self.client),
             endpoints: collection.endpoints.clone(),
+            keys: RecordKeys::new(shape, &collection.options),
             shape: shape.clone(),
             options: collection.options.clone(),
             bounds: self.bounds(),

@@ -12,10 +12,11 @@ use contract::{Value, ValueRef};
 use json::Json;
 use spile_core::text::hex;
 
+use crate::client::SendFailure;
 use crate::limits::CallLimits;
 use crate::reader::{CollectionReader, KeyValues};
 use crate::render::{self, HttpRequest, NoValues, TypedValue, Values, append_query, write_json};
-use crate::response::{self, Refusal, incompatible};
+use crate::response::{self, Refusal};
 
 pub(crate) struct CollectionWriter {
     pub(crate) reader: Arc<CollectionReader>,
@@ -42,6 +43,11 @@ struct RecordChange<'w> {
     /// The record before the change, as the API wrote it.
     before: Option<Json>,
     after: After,
+}
+
+/// A failure after the API accepted the change.
+fn unreadable(message: &str, detail: String) -> WriteError {
+    WriteError::ResultUnreadable { message: message.to_owned(), detail }
 }
 
 /// What is known of the record after the change.
@@ -102,18 +108,26 @@ impl RecordChange<'_> {
             body: body.unwrap_or_default(),
             is_repeatable,
         };
-        let response = self
-            .reader()
-            .client
-            .send(request, &self.limits())
-            .map_err(|failure| failure.into_write_error(is_repeatable))?;
+        let response = match self.reader().client.send(request, &self.limits()) {
+            Ok(response) => response,
+            // It was accepted. The record is read again.
+            Err(SendFailure::Unreadable { .. }) => return Ok(None),
+            Err(failure) => return Err(failure.into_write_error(is_repeatable)),
+        };
+        let may_be_repeated = response.may_be_repeated;
         match response::refusal(&response, endpoint.error.as_deref()) {
             None => {}
-            Some(Refusal::Conflict(_)) if is_create => return Err(WriteError::AlreadyExists),
-            Some(Refusal::NotFound) if is_create => {
+            // The record was there before; an earlier attempt of this request deleted it.
+            Some(Refusal::NotFound) if may_be_repeated && endpoint.method == Method::Delete => {
+                return Ok(None);
+            }
+            Some(Refusal::Conflict(_)) if is_create && !may_be_repeated => {
+                return Err(WriteError::AlreadyExists);
+            }
+            Some(Refusal::NotFound) if is_create && !may_be_repeated => {
                 return Err(WriteError::Source(Refusal::NotFound.into_source_error()));
             }
-            Some(refusal) => return Err(refusal.into_write_error(is_repeatable)),
+            Some(refusal) => return Err(refusal.into_write_error(is_repeatable, may_be_repeated)),
         }
         // A response that is not JSON is as good as none: the record is read again.
         Ok(response::object_at(&response.body, &endpoint.item).ok().flatten())
@@ -246,8 +260,10 @@ impl RowTransaction for RecordChange<'_> {
                     (Some(record), _) => After::Record(record),
                     (None, Some(key)) => After::Key(key),
                     (None, None) => {
-                        let message = "the record was created, but the API did not return it, so that its key is unknown";
-                        return Err(incompatible(message, "see `item` of `create` in the manifest").into());
+                        return Err(unreadable(
+                            "the API created the record, but did not return it, so that its key is unknown",
+                            "see `item` of `create` in the manifest".to_owned(),
+                        ));
                     }
                 }
             }
@@ -273,11 +289,24 @@ impl RowTransaction for RecordChange<'_> {
     fn read_back(&mut self) -> Result<Option<Vec<Value>>, WriteError> {
         match &self.after {
             After::Nothing | After::Deleted => Ok(None),
-            After::Record(record) => self.row_of(record),
+            After::Record(record) => self.row_of(record).map_err(|error| {
+                let message = format!("the API made the change, but its record cannot be used: {error}");
+                unreadable(&message, format!("{error:?}"))
+            }),
             After::Key(key) => {
                 let key = key.clone();
                 let key: Vec<ValueRef<'_>> = key.iter().map(Value::as_value_ref).collect();
-                self.row(&key)
+                match self.row(&key) {
+                    Ok(Some(row)) => Ok(Some(row)),
+                    Ok(None) => {
+                        let message = "the API accepted the change, but does not have the record now";
+                        Err(unreadable(message, "reading it back found nothing".to_owned()))
+                    }
+                    Err(error) => {
+                        let message = format!("the API made the change, but reading it back failed: {error}");
+                        Err(unreadable(&message, format!("{error:?}")))
+                    }
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use contract::field::Field;
 use contract::humanize::{group_digits, pluralize};
-use contract::source::{Query, Reader, RowFlow};
+use contract::source::{ProgressUnit, Query, Reader, RowFlow};
 use contract::{Collection, Contract, ValueRef};
 use json::write::{self, ObjectWriter};
 
@@ -30,6 +30,8 @@ pub(crate) struct CollectionProfile {
     rows_read: u64,
     /// Whether these are all rows.
     is_complete: bool,
+    /// Why an API did not return its list.
+    error: Option<String>,
     fields: Vec<FieldProfile>,
 }
 
@@ -44,8 +46,8 @@ struct FieldProfile {
     is_sensitive: bool,
 }
 
-/// Reads the first rows of every collection. A collection that cannot be read is left out: its error is reported
-/// elsewhere.
+/// Reads the first rows of every collection. One that cannot be read is left out: its error is reported elsewhere, unless it is one
+/// of an API, which nothing else asks.
 pub(crate) fn profile(contract: &Contract, readers: &[Arc<dyn Reader>]) -> Vec<CollectionProfile> {
     let pairs = contract.collections.iter().zip(readers);
     pairs.filter_map(|(collection, reader)| profile_collection(collection, &**reader)).collect()
@@ -78,8 +80,15 @@ fn profile_collection(collection: &Collection, reader: &dyn Reader) -> Option<Co
         }
         RowFlow::Continue
     });
-    listed.ok()?;
-    Some(CollectionProfile { name: collection.name.clone(), rows_read, is_complete, fields })
+    let error = match listed {
+        Ok(_) => None,
+        Err(error) if reader.progress_unit() == ProgressUnit::Requests => {
+            fields.clear();
+            Some(error.to_string())
+        }
+        Err(_) => return None,
+    };
+    Some(CollectionProfile { name: collection.name.clone(), rows_read, is_complete, error, fields })
 }
 
 impl FieldProfile {
@@ -124,6 +133,11 @@ fn sample_text(json: &[u8]) -> String {
 pub(crate) fn data_section(profiles: &[CollectionProfile], style: &OutputStyle) -> String {
     let mut out = String::new();
     for profile in profiles.iter().take(COLLECTIONS_SHOWN_MAX) {
+        if let Some(error) = &profile.error {
+            let title = format!("{}: cannot be read now: {error}", profile.name);
+            out += &layout::hanging("  ", &sanitize::escape_line(&title), style.columns);
+            continue;
+        }
         let rows = pluralize(profile.rows_read, "row");
         let rows = if profile.is_complete { rows } else { format!("first {rows}") };
         let title = format!("{}: {rows}", profile.name);
@@ -176,7 +190,8 @@ impl CollectionProfile {
     /// As `--json` has it.
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
         let mut o = ObjectWriter::new(out);
-        o.str("name", &self.name).int("rows_read", self.rows_read as i64).bool("complete", self.is_complete);
+        o.str("name", &self.name).maybe_str("error", self.error.as_deref());
+        o.int("rows_read", self.rows_read as i64).bool("complete", self.is_complete && self.error.is_none());
         o.array("fields", &self.fields, |out, field| {
             let mut o = ObjectWriter::new(out);
             o.str("name", &field.name).str("column", &field.column).str("as", field.data_type);

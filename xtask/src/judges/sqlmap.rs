@@ -1,4 +1,4 @@
-//! Runs sqlmap on every argument of the examples: it must find no injection and change no file.
+//! Runs sqlmap on every argument of the examples ([`attacks`](super::attacks)): it must find no injection and change no file.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::{Value, json};
 use test_databases::{Kind, TestDatabase};
 
+use super::attacks::{self, Attack};
 use crate::cache::Cache;
 use crate::sh;
 
@@ -19,6 +20,8 @@ const EXAMPLES: [(&str, &str); 4] =
     [("customers", "."), ("customers", "customers.db"), ("stock", "."), ("verbs", ".")];
 /// The examples whose source is a database.
 const SAMPLE_EXAMPLES: [(&str, &str); 2] = [("customers", "customers.db"), ("verbs", ".")];
+/// Tools of the examples whose SQL is their author's. A sample attacks their first argument, too.
+const STATEMENTS: [&str; 2] = ["best_customers", "lookup_irregular_verb"];
 /// Every request stands alone, so sqlmap needs no handshake.
 const PROTOCOL: &str = "2026-07-28";
 /// The time limit for one argument.
@@ -29,9 +32,9 @@ const CALLS_MIN: u64 = 50;
 /// Which arguments are attacked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Every argument of every tool.
+    /// Every argument of every tool, in all its forms.
     All,
-    /// One argument of each database.
+    /// One place of each kind for each database, and an argument of a statement.
     Sample,
 }
 
@@ -40,8 +43,6 @@ const SHOPS: [(&str, &str, Kind, &str); 2] = [
     ("shop-postgres", "postgresql", Kind::Postgres, "${SHOP_URL:-postgres://shop_server@localhost/shop}"),
     ("shop-mysql", "mysql", Kind::MariaDb, "${SHOP_URL:-mysql://shop_server@localhost/shop}"),
 ];
-/// The argument of each shop that a sample attacks: one of the author's statement.
-const SHOP_SAMPLE: (&str, &str) = ("best_customers", "since");
 
 pub fn run(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
     run_files(cache, spile, extent)?;
@@ -65,24 +66,18 @@ fn run_shop(
     fs::write(copy.join("spile.toml"), manifest.replace(url, &place.url_as(&role)))?;
     let before = place.dump();
     let server = SpileServer::start(spile, &copy, ".")?;
-    let mut tried = 0;
-    for tool in &server.tools(spile)? {
+    let tools = server.tools(spile)?;
+    for tool in &tools {
         ensure!(
             tool["annotations"]["readOnlyHint"] == true,
             "{example}: a visitor may write: {}",
             tool["name"]
         );
-        for argument in sample_arguments(tool).keys() {
-            if extent == Extent::All || (tool["name"] == SHOP_SAMPLE.0 && argument == SHOP_SAMPLE.1) {
-                tried += 1;
-                attack(cache, &server, (example, dbms), tool, argument)?;
-            }
-        }
     }
-    ensure!(tried > 0, "{example} has no argument to try");
+    let tried = attack_all(cache, &server, (example, dbms), &tools, extent)?;
     drop(server);
     ensure!(place.dump() == before, "the data of {example} is not what it was");
-    println!("  {example}: {tried} arguments held, and the database is unchanged");
+    println!("  {example}: {tried} places held, and the database is unchanged");
     Ok(())
 }
 
@@ -97,22 +92,38 @@ fn run_files(cache: &Cache, spile: &Path, extent: Extent) -> Result<()> {
         let before = folder_contents(&copy)?;
         let server = SpileServer::start(spile, &copy, served)?;
         let tools = server.tools(spile)?;
-        let mut tried = 0;
-        for tool in &tools {
-            for argument in sample_arguments(tool).keys() {
-                if extent == Extent::All || tried == 0 {
-                    tried += 1;
-                    attack(cache, &server, (example, "sqlite"), tool, argument)?;
-                }
-            }
-        }
-        ensure!(tried > 0, "{example} has no argument to try");
+        let tried = attack_all(cache, &server, (example, "sqlite"), &tools, extent)?;
         drop(server);
         // A tool that may write may have done so legitimately.
         let only_reads = tools.iter().all(|tool| tool["annotations"]["readOnlyHint"] == true);
         ensure!(!only_reads || folder_contents(&copy)? == before, "the data of {example} is not what it was");
+        println!("  {example} ({served}): {tried} places held");
     }
     Ok(())
+}
+
+/// Attacks all places of all tools, or one of each kind, and returns how many.
+fn attack_all(
+    cache: &Cache,
+    server: &SpileServer,
+    example: (&str, &'static str),
+    tools: &[Value],
+    extent: Extent,
+) -> Result<usize> {
+    let mut all: Vec<(&Value, Attack)> = Vec::new();
+    for tool in tools {
+        all.extend(attacks::attacks(tool)?.into_iter().map(|attack| (tool, attack)));
+    }
+    if extent == Extent::Sample {
+        let statement =
+            all.iter().find(|(tool, _)| STATEMENTS.iter().any(|name| tool["name"] == *name)).cloned();
+        all = attacks::sample(all).into_iter().chain(statement).collect();
+    }
+    ensure!(!all.is_empty(), "{} has no argument to try", example.0);
+    for (tool, one) in &all {
+        attack(cache, server, example, tool, one)?;
+    }
+    Ok(all.len())
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<PathBuf> {
@@ -199,53 +210,22 @@ impl Drop for SpileServer {
     }
 }
 
-/// A valid value for each argument: the first enum value, else a value of its type.
-fn sample_arguments(tool: &Value) -> serde_json::Map<String, Value> {
-    let mut out = serde_json::Map::new();
-    for (name, schema) in tool["inputSchema"]["properties"].as_object().into_iter().flatten() {
-        let value = match (&schema["enum"][0], schema["type"].as_str(), schema["format"].as_str()) {
-            (first, _, _) if !first.is_null() => first.clone(),
-            (_, Some("string"), Some("date")) => json!("2026-01-01"),
-            (_, Some("string"), Some("email")) => json!("dana@acme.test"),
-            (_, Some("string"), _) => json!("x"),
-            (_, Some("integer" | "number"), _) => json!(1),
-            (_, Some("boolean"), _) => json!(true),
-            _ => continue,
-        };
-        out.insert(name.clone(), value);
-    }
-    out
-}
-
-fn is_required(tool: &Value, argument: &str) -> bool {
-    let list = tool["inputSchema"]["required"].as_array();
-    list.is_some_and(|list| list.iter().any(|one| one == argument))
-}
-
 fn attack(
     cache: &Cache,
     server: &SpileServer,
     (example, dbms): (&str, &str),
     tool: &Value,
-    argument: &str,
+    one: &Attack,
 ) -> Result<()> {
     let name = tool["name"].as_str().context("a tool has a name")?;
-    // Optional arguments would only narrow the result, and hide an injection.
-    let mut given = sample_arguments(tool);
-    given.retain(|other, _| other == argument || is_required(tool, other));
-    // `*` marks the place for sqlmap. A number is attacked as a string, which the schema must refuse.
-    let plain = match &given[argument] {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
-    given.insert(argument.to_owned(), json!(format!("{plain}*")));
+    let argument = &one.label;
     let meta = json!({
         "io.modelcontextprotocol/protocolVersion": PROTOCOL,
         "io.modelcontextprotocol/clientCapabilities": {},
     });
     let body = json!({
         "jsonrpc": "2.0", "id": 1, "method": "tools/call",
-        "params": { "name": name, "arguments": given, "_meta": meta },
+        "params": { "name": name, "arguments": one.arguments, "_meta": meta },
     });
     let mut sqlmap = Command::new(cache.root().join("sqlmap/bin/sqlmap"));
     sqlmap

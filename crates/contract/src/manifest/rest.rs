@@ -108,6 +108,8 @@ pub enum ListFormat {
     #[default]
     Json,
     Csv,
+    /// An object in each line.
+    JsonLines,
 }
 
 /// How a list is divided into pages.

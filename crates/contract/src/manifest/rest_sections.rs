@@ -257,16 +257,21 @@ pub(super) fn endpoint_operations(
 fn parse_list(reader: &mut ManifestReader<'_>, mut table: TomlTable<'_>) -> ListEndpoint {
     let t = &mut table;
     let path = parse_path(reader, t, &[]).map(|path| path.value).unwrap_or_default();
+    let items_at = t.key_location("items");
     let items = parse_pointer_key(reader, t, "items").unwrap_or_default();
     let query = parse_fixed_query(reader, t);
     let format = match reader.one_of(t, "format").map(|(_, word)| word) {
         Some("csv") => ListFormat::Csv,
+        Some("jsonl") => ListFormat::JsonLines,
         _ => ListFormat::Json,
     };
     let page_at = t.key_location("page");
     let paging = reader.table(t, "page").map(|(entry, table)| parse_paging(reader, &entry, table));
-    if let (ListFormat::Csv, Some(at)) = (format, page_at) {
-        reader.error(&at, "a CSV response has no pages", "remove `page` or `format`");
+    if let (ListFormat::Csv | ListFormat::JsonLines, Some(at)) = (format, page_at) {
+        reader.error(&at, "only a JSON response has pages", "remove `page` or `format`");
+    }
+    if let (ListFormat::Csv | ListFormat::JsonLines, Some(at)) = (format, items_at) {
+        reader.error(&at, "`items` is only for JSON responses", "remove `items` or `format`");
     }
     let filters = reader.text_pairs(t, "filters");
     reader.finish(table);

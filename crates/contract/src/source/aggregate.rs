@@ -16,7 +16,7 @@ use crate::value::{Value, ValueRef};
 pub const GROUPS_MAX: usize = 100_000;
 
 /// A question about the rows of a table.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Aggregate<'a> {
     /// A row must pass all of them.
     pub filters: Vec<Filter<'a>>,

@@ -20,7 +20,7 @@ pub enum ReadRequest<'a> {
 
 /// Which rows to list, in which order. The key breaks ties of the sort. Rows without a value in a sorted column come
 /// last in both directions.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Query<'a> {
     /// A row must pass all of them.
     pub filters: Vec<Filter<'a>>,
@@ -35,7 +35,7 @@ pub struct Query<'a> {
     pub rows_max: usize,
     /// Set when the caller has gone away; the work should stop.
     pub cancelled: Option<&'a CancelFlag>,
-    /// Counts the scanned rows, for progress notifications.
+    /// Counts the scanned rows, or what [`Reader::progress_unit`](super::Reader::progress_unit) says, for progress notifications.
     pub progress: Option<&'a std::sync::atomic::AtomicU64>,
 }
 

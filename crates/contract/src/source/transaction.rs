@@ -219,6 +219,10 @@ pub enum WriteError {
     /// The change was written, but may not survive a power failure. Must not be repeated without an idempotency key.
     #[error("{message}")]
     DurabilityUnknown { message: String, detail: String },
+    /// The source accepted the change, but what it returned about it cannot be read. `message` says what is known. Must not be
+    /// repeated without looking.
+    #[error("{message}; check what it did before you try again")]
+    ResultUnreadable { message: String, detail: String },
     #[error(transparent)]
     Source(#[from] SourceError),
 }

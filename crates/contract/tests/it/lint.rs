@@ -277,6 +277,6 @@ fn warns_about_a_statement_without_a_description() {
       |
     5 | [tools.count]
       |        ^^^^^
-      = help: describe what the statement returns and when to use it; models do not see the SQL
+      = help: describe what it returns and when to use it; models see neither the SQL nor the request
     ");
 }

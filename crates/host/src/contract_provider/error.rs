@@ -93,6 +93,10 @@ pub(super) fn write_error_outcome(
                 ToolError { retryable, ..ToolError::new(ToolErrorCode::SourceUnavailable, message) };
             return logged_outcome(tool_error, collection, detail, platform);
         }
+        WriteError::ResultUnreadable { detail, .. } => {
+            let tool_error = ToolError::new(ToolErrorCode::SourceChanged, message);
+            return logged_outcome(tool_error, collection, detail, platform);
+        }
     };
     tool_error.into()
 }

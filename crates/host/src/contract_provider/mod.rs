@@ -22,7 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use contract::bind::{self, BoundValue, Scope};
 use contract::confirmation::WriteOperation;
-use contract::source::{CancelFlag, PreparedRequest, PreparedStatement, ReadRequest, Reader, Writer};
+use contract::source::{
+    CancelFlag, PreparedRequest, PreparedStatement, ProgressUnit, ReadRequest, Reader, Writer,
+};
 use contract::{Contract, ToolOperation, ValueRef};
 use hashbrown::HashMap;
 use spile_core::{
@@ -197,7 +199,11 @@ impl ContractProvider {
         let (inner, platform) = (self.0.clone(), cx.platform.clone());
         let blocking = Arc::new(BlockingContext::new(cx));
         let cancel_on_drop = CancelOnDrop(blocking.clone());
-        let long_running = self.0.contract.tools[index].long_running;
+        let tool = &self.0.contract.tools[index];
+        let long_running = tool.long_running;
+        let reader =
+            tool.operation.collection().and_then(|collection| self.0.backends.readers.get(collection));
+        let progress_unit = reader.map_or(ProgressUnit::Rows, |reader| reader.progress_unit());
         let events = cx.events.clone();
         let probes = self.0.link_probes(index, &call, cx.tools);
         async move {
@@ -210,8 +216,8 @@ impl ContractProvider {
             let work = tokio::task::spawn_blocking(move || {
                 inner.execute(index, &call, &context.caller, Some(&context), &*platform)
             });
-            let joined =
-                progress::await_with_progress(work, &events, &blocking.rows_scanned, long_running).await;
+            let counter = (&blocking.rows_scanned, progress_unit);
+            let joined = progress::await_with_progress(work, &events, counter, long_running).await;
             drop(cancel_on_drop);
             let internal_error = |log: String| Outcome::Failed(CallError::Internal { detail: log });
             match joined {
@@ -228,7 +234,7 @@ impl ContractProvider {
 struct BlockingContext {
     /// Set when the caller has gone away; the work should stop.
     cancelled: CancelFlag,
-    /// Number of rows scanned so far, for progress notifications.
+    /// Number of rows scanned so far, or of requests answered, for progress notifications.
     rows_scanned: AtomicU64,
     caller: Caller,
     journal: Journal,

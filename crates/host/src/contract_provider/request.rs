@@ -90,6 +90,13 @@ impl ProviderInner {
         };
         Ok(match result {
             Ok(result) => result.into(),
+            Err(error) if request.shape.writes => {
+                let message =
+                    "the API accepted the request, but what it returned does not match the output schema"
+                        .to_owned();
+                let error = WriteError::ResultUnreadable { message, detail: format!("{error:?}") };
+                write_error_outcome(&error, collection, &[], RetrySafety::for_write(&write_options), platform)
+            }
             Err(error) => record_error_outcome(&error, collection, platform),
         })
     }

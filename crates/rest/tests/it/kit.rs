@@ -72,6 +72,11 @@ pub fn shape() -> TableShape {
     }
 }
 
+/// The shape of `orders` as a table without a key.
+pub fn keyless_shape() -> TableShape {
+    TableShape { key: Vec::new(), ..shape() }
+}
+
 pub fn reader(source: &RestSource) -> Arc<dyn Reader> {
     source.reader(&shape()).expect("a reader")
 }

@@ -1,5 +1,8 @@
 //! Requests of tools: what is sent, what comes back, and what a failure means.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, mpsc};
+
 use contract::request::{
     BodyTemplate, Method, PathTemplate, RequestShape, RequestTemplate, ResponseShape, TextPattern,
 };
@@ -144,22 +147,157 @@ fn a_write_is_sent_once_unless_the_api_recognizes_it() {
         "{refused:?}"
     );
     assert!(matches!(call(99, None), Err(WriteError::NotFound)));
+}
 
-    for (status, is_known, repeated) in [(500, false, 1), (503, true, 1), (502, false, 1)] {
-        let failing = ApiServer::start(move |_| ApiResponse::new(status, "").with_header("Retry-After", "0"));
-        let source = local(&failing.url(), "", LIST);
-        let error = send(&source, &refund, [ValueRef::Integer(1), ValueRef::Null, ValueRef::Null], None)
-            .expect_err("a failure");
-        match is_known {
-            true => assert!(
-                matches!(error, WriteError::Source(SourceError::Unavailable { .. })),
-                "{status}: {error:?}"
-            ),
-            false => assert!(matches!(error, WriteError::OutcomeUnknown), "{status}: {error:?}"),
+/// What a failure says about what happened.
+fn outcome(result: Result<Vec<String>, WriteError>) -> String {
+    match result {
+        Ok(rows) => rows.join(","),
+        Err(WriteError::OutcomeUnknown) => "unknown".to_owned(),
+        Err(WriteError::ResultUnreadable { message, .. }) => format!("accepted: {message}"),
+        Err(WriteError::Source(SourceError::Unavailable { .. })) => "unavailable".to_owned(),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+const NO_ARGUMENTS: [ValueRef<'static>; 3] = [ValueRef::Integer(1), ValueRef::Null, ValueRef::Null];
+
+#[test]
+fn after_a_request_was_sent_only_a_plain_refusal_says_that_nothing_happened() {
+    let fields = [("refund", DataType::Integer)];
+    let refund = shape(Method::Post, "/orders/{id}/refund", ResponseShape::Object("/data".into()), &fields);
+    let large = || format!(r#"{{"data":{{"refund":1,"note":"{}"}}}}"#, "x".repeat(3000));
+    let see_other = |status| ApiResponse::new(status, "").with_header("Location", "/orders/1");
+    let soon = |status| ApiResponse::new(status, "").with_header("Retry-After", "0");
+    for (response, without_key, with_key, requests_with_key) in [
+        (soon(500), "unknown", "unavailable", 1),
+        (soon(502), "unknown", "unavailable", 3),
+        (soon(503), "unknown", "unavailable", 3),
+        (soon(408), "unknown", "unavailable", 1),
+        (see_other(302), "unknown", "Source(Incompatible", 1),
+        (see_other(303), "unknown", "unexpected status 303", 1),
+        (see_other(307), "unknown", "Source(Incompatible", 1),
+        (
+            ApiResponse { cut_at: Some(5), ..ApiResponse::json(r#"{"data":{"refund":1}}"#) },
+            "unknown",
+            "unavailable",
+            3,
+        ),
+        (
+            ApiResponse::json(large()),
+            "accepted: the API accepted the request (status 200), but its response exceeds",
+            "accepted",
+            1,
+        ),
+        (
+            ApiResponse::json("<html>"),
+            "accepted: the API accepted the request (status 200), but the API returned HTML",
+            "accepted",
+            1,
+        ),
+        (ApiResponse::json("{"), "accepted", "accepted", 1),
+        (
+            ApiResponse::json("{}"),
+            "accepted: the API accepted the request (status 200), but the API returned no object at `/data`",
+            "accepted",
+            1,
+        ),
+        (ApiResponse::json(r#"{"data":{"refund":"x"}}"#), "accepted", "accepted", 1),
+        (
+            ApiResponse::new(204, ""),
+            "accepted: the API accepted the request (status 204), but its response is empty",
+            "accepted",
+            1,
+        ),
+        (ApiResponse::json("{}").with_header("Content-Encoding", "br"), "accepted", "accepted", 1),
+        // The body of a refusal is not needed to know that it is one.
+        (ApiResponse::new(422, large()), "refused the request (status 422)", "refused the request", 1),
+        (
+            ApiResponse { cut_at: Some(5), ..ApiResponse::new(409, large()) },
+            "reports a conflict",
+            "conflict",
+            1,
+        ),
+        (ApiResponse::new(404, ""), "NotFound", "NotFound", 1),
+        (ApiResponse::new(403, ""), "Refused", "Refused", 1),
+        (soon(429), "Overloaded", "Overloaded", 3),
+    ] {
+        let expected = format!("{response:?}");
+        let server = ApiServer::start(move |_| response.clone());
+        let source = local(&server.url(), "response_bytes_max = 2000", LIST);
+        let got = outcome(send(&source, &refund, NO_ARGUMENTS, None));
+        assert!(got.contains(without_key), "{expected}: {got}");
+        assert_eq!(server.take_requests().len(), 1, "{expected}: without a key it is sent once");
+        let got = outcome(send(&source, &refund, NO_ARGUMENTS, Some(1)));
+        assert!(got.contains(with_key), "{expected}: {got}");
+        assert_eq!(server.take_requests().len(), requests_with_key, "{expected}: with a key");
+    }
+}
+
+#[test]
+fn a_request_that_only_reads_has_plain_errors() {
+    let fields = [("refund", DataType::Integer)];
+    let mut search = shape(Method::Post, "/search", ResponseShape::Object("/data".into()), &fields);
+    search.writes = false;
+    for (response, expected) in [
+        (ApiResponse::new(500, ""), "unavailable"),
+        (ApiResponse::json("<html>"), "returned HTML instead of JSON"),
+        (ApiResponse::new(204, ""), ""),
+    ] {
+        let server = ApiServer::start(move |_| response.clone());
+        let got = outcome(send(&local(&server.url(), "", LIST), &search, NO_ARGUMENTS, None));
+        assert!(got.contains(expected) && !got.contains("accepted"), "{got}");
+    }
+}
+
+#[test]
+fn a_request_that_was_sent_when_its_time_was_over_has_an_unknown_outcome() {
+    let (asked, waiting) = mpsc::channel();
+    let asked = Mutex::new(asked);
+    let silent = ApiServer::start(move |_| {
+        asked.lock().expect("no panic").send(()).expect("the test waits");
+        loop {
+            std::thread::park();
         }
-        assert_eq!(failing.take_requests().len(), repeated, "{status}: without a key it is sent once");
-        let _ = send(&source, &refund, [ValueRef::Integer(1), ValueRef::Null, ValueRef::Null], Some(1));
-        let expected = if status == 500 { 1 } else { 3 };
-        assert_eq!(failing.requests().len(), expected, "{status}: with a key it is sent again");
+    });
+    let fields = [("refund", DataType::Integer)];
+    let refund = |timeout_ms| RequestShape {
+        timeout_ms,
+        ..shape(Method::Post, "/refund", ResponseShape::Object("/data".into()), &fields)
+    };
+    // The deadline of the call, and that of the request.
+    for (source, timeout_ms) in [("", Some(300)), ("timeout_ms = 300", None), ("timeout_ms = 300", Some(300))]
+    {
+        let source = local(&silent.url(), source, LIST);
+        assert_eq!(
+            outcome(send(&source, &refund(timeout_ms), NO_ARGUMENTS, None)),
+            "unknown",
+            "{timeout_ms:?}"
+        );
+        waiting.recv().expect("it was sent");
+    }
+    let source = local(&silent.url(), "requests_max = 1", LIST);
+    std::thread::scope(|scope| {
+        scope.spawn(|| send(&source, &refund(Some(2_000)), NO_ARGUMENTS, None));
+        waiting.recv().expect("it was sent");
+        // This one never gets its turn.
+        let got = send(&source, &refund(Some(50)), NO_ARGUMENTS, None);
+        assert!(matches!(got, Err(WriteError::Source(SourceError::Timeout))), "{got:?}");
+    });
+}
+
+#[test]
+fn a_refusal_after_an_attempt_that_was_lost_does_not_say_that_nothing_happened() {
+    let fields = [("refund", DataType::Integer)];
+    let refund = shape(Method::Post, "/refund", ResponseShape::Object("/data".into()), &fields);
+    for (status, expected) in [(409, "unknown"), (404, "unknown"), (422, "unknown"), (403, "unknown")] {
+        let count = AtomicUsize::new(0);
+        let server = ApiServer::start(move |_| match count.fetch_add(1, Ordering::SeqCst) {
+            0 => ApiResponse::new(503, "").with_header("Retry-After", "0"),
+            _ => ApiResponse::new(status, ""),
+        });
+        let source = local(&server.url(), "", LIST);
+        assert_eq!(outcome(send(&source, &refund, NO_ARGUMENTS, Some(1))), expected, "{status}");
+        assert_eq!(server.requests().len(), 2);
     }
 }

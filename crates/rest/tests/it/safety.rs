@@ -81,6 +81,17 @@ fn a_response_is_bounded_in_bytes_and_time() {
     });
     let error = ids(&local(&silent.url(), "timeout_ms = 30", LIST)).expect_err("no answer");
     assert!(error.contains("does not answer"), "{error}");
+    // Compressed, it is small.
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    std::io::Write::write_all(&mut gzip, format!("[{}]", " ".repeat(50_000)).as_bytes()).expect("memory");
+    let gzip = gzip.finish().expect("memory");
+    let compressed = ApiServer::start(move |request| {
+        assert_eq!(request.header("accept-encoding"), Some("gzip"));
+        ApiResponse::json(gzip.clone()).with_header("Content-Encoding", "gzip")
+    });
+    let error = ids(&local(&compressed.url(), "response_bytes_max = 2000", LIST)).expect_err("too large");
+    assert!(error.contains("exceeds the limit of 2000 bytes"), "{error}");
+    assert_eq!(ids(&local(&compressed.url(), "", LIST)).as_deref(), Ok(""));
     let short = ApiServer::start(|_| ApiResponse { cut_at: Some(5), ..ApiResponse::json(r#"[{"id":1}]"#) });
     let error = ids(&local(&short.url(), "", LIST)).expect_err("cut");
     assert!(error.contains("does not answer"), "{error}");

@@ -1,8 +1,8 @@
 //! Changes of records, by the steps of a transaction.
 
-use contract::source::{
-    RowChange, Source, SourceError, TransactionOptions, WriteCapabilities, WriteError, WriteSupport,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use contract::source::{RowChange, Source, TransactionOptions, WriteCapabilities, WriteError, WriteSupport};
 use contract::{Value, ValueRef};
 use test_api::shop::{Shop, TOKEN};
 use test_api::{ApiResponse, ApiServer};
@@ -78,12 +78,57 @@ fn an_api_that_returns_nothing_after_a_change_is_asked_again() {
     let create = RowChange::Create { values: &[(1, ValueRef::Text("open"))] };
     let error = apply(&source, &create).expect_err("no key");
     assert!(
-        matches!(&error, WriteError::Source(SourceError::Incompatible { message, .. }) if message.contains("was created")),
+        matches!(&error, WriteError::ResultUnreadable { message, .. } if message.contains("created the record")),
         "{error:?}"
     );
     let conflict = ApiServer::start(|_| ApiResponse::new(409, "{}"));
     let source = local(&conflict.url(), "", WRITES);
     assert!(matches!(apply(&source, &create), Err(WriteError::AlreadyExists)));
+}
+
+#[test]
+fn a_change_that_was_made_is_not_reported_as_a_failure_to_make_it() {
+    let key = [ValueRef::Integer(5)];
+    let create = RowChange::Create { values: &[(0, ValueRef::Integer(5)), (1, ValueRef::Text("open"))] };
+    let update = RowChange::Update { key: &key, values: &[(1, ValueRef::Text("paid"))] };
+    // What the API answers to the change, and when the record is read back.
+    for (change, changed, read, expected) in [
+        (&create, ApiResponse::new(201, ""), ApiResponse::new(500, ""), "reading it back failed"),
+        (&create, ApiResponse::new(201, ""), ApiResponse::new(404, ""), "does not have the record now"),
+        (&create, ApiResponse::json("<html>"), ApiResponse::json("<html>"), "reading it back failed"),
+        (&create, ApiResponse::json("x".repeat(3000)), ApiResponse::new(403, ""), "reading it back failed"),
+        (&update, ApiResponse::json(r#"{"id":7}"#), ApiResponse::new(500, ""), "reading it back failed"),
+    ] {
+        let reads = AtomicUsize::new(usize::from(matches!(change, RowChange::Create { .. })));
+        let server = ApiServer::start(move |request| match request.method.as_str() {
+            "GET" if reads.fetch_add(1, Ordering::SeqCst) == 0 => {
+                ApiResponse::json(r#"{"id":5,"status":"open"}"#)
+            }
+            "GET" => read.clone(),
+            _ => changed.clone(),
+        });
+        let source = local(&server.url(), "response_bytes_max = 2000", WRITES);
+        let error = apply(&source, change).expect_err(expected);
+        assert!(
+            matches!(&error, WriteError::ResultUnreadable { message, .. } if message.contains(expected)),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn a_record_that_a_lost_attempt_deleted_is_deleted() {
+    let deletes = AtomicUsize::new(0);
+    let server = ApiServer::start(move |request| match request.method.as_str() {
+        "DELETE" => match deletes.fetch_add(1, Ordering::SeqCst) {
+            0 => ApiResponse { cut_at: Some(1), ..ApiResponse::json("{}") },
+            _ => ApiResponse::new(404, ""),
+        },
+        _ => ApiResponse::json(r#"{"id":5,"status":"open"}"#),
+    });
+    let source = local(&server.url(), "", WRITES);
+    let deleted = apply(&source, &RowChange::Delete { key: &[ValueRef::Integer(5)] });
+    assert_eq!(deleted.expect("deleted"), None);
 }
 
 #[test]

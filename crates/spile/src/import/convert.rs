@@ -231,7 +231,11 @@ fn describe_parameter(
         other => return Err(format!("is in `{other}`")),
     }
     let Some(schema) = parameter.get("schema") else { return Err("has a media type of its own".to_owned()) };
-    let argument = argument(document, schema)?;
+    let mut argument = argument(document, schema)?;
+    // In a URL, a number is a text.
+    if argument.data_type == "json" && is_scalar_union(document, schema)? {
+        argument.data_type = "string";
+    }
     let style = parameter["style"].as_str().unwrap_or(if place == "query" { "form" } else { "simple" });
     let explode = parameter["explode"].as_bool().unwrap_or(style == "form");
     let array_style = match (style, explode) {
@@ -240,6 +244,7 @@ fn describe_parameter(
         ("spaceDelimited", _) => ArrayStyle::Spaces,
         ("pipeDelimited", _) => ArrayStyle::Pipes,
         ("simple", _) if argument.data_type != "json" => ArrayStyle::Repeated,
+        ("simple", _) => return Err("is an object or an array, which has no place there".to_owned()),
         (style, _) => return Err(format!("has the style `{style}`, which is not supported")),
     };
     if argument.data_type == "json" {
@@ -367,6 +372,36 @@ fn argument(document: &Document, schema: &Value) -> Result<ArgumentEntry, Refusa
         description: cut(&about, ARGUMENT_DESCRIPTION_CHARS_MAX),
         ..ArgumentEntry::default()
     })
+}
+
+/// Whether a schema is for values of several types, none of them an object or an array.
+fn is_scalar_union(document: &Document, schema: &Value) -> Result<bool, Refusal> {
+    let schema = merged(document, schema, 0)?;
+    let is_scalar = |one: &str| matches!(one, "string" | "integer" | "number" | "boolean" | "null");
+    let all_are_scalar = |types: &Value| match types {
+        Value::String(one) => is_scalar(one),
+        Value::Array(all) => !all.is_empty() && all.iter().all(|one| one.as_str().is_some_and(is_scalar)),
+        _ => false,
+    };
+    if let Some(types) = schema.get("type") {
+        return Ok(all_are_scalar(types));
+    }
+    for word in ["oneOf", "anyOf"] {
+        let Some(variants) = schema.get(word).and_then(Value::as_array) else { continue };
+        for variant in variants {
+            let variant = merged(document, variant, 1)?;
+            let has_scalar_enum = || {
+                let values = variant.get("enum").and_then(Value::as_array);
+                values
+                    .is_some_and(|values| values.iter().all(|value| !value.is_object() && !value.is_array()))
+            };
+            if !variant.get("type").map_or_else(has_scalar_enum, all_are_scalar) {
+                return Ok(false);
+            }
+        }
+        return Ok(!variants.is_empty());
+    }
+    Ok(false)
 }
 
 fn unique(values: Vec<Value>) -> Vec<Value> {

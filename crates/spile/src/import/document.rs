@@ -1,12 +1,13 @@
 //! An OpenAPI document, and the references inside it.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use outbound::{GuardedClient, GuardedRequest, OutboundOptions};
 use serde_json::Value;
-use url::Url;
+use url::{Host, Url};
 
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 /// References that lead to references.
@@ -86,6 +87,16 @@ fn read_file(path: &str) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether a URL itself says that it is not on the internet. Only the user may say so, not a redirect.
+fn is_private(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(ip)) => !outbound::is_public(IpAddr::V4(ip)),
+        Some(Host::Ipv6(ip)) => !outbound::is_public(IpAddr::V6(ip)),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => true,
+    }
+}
+
 /// Downloads from public addresses, and from this machine where the URL says so itself.
 fn download(url: Url) -> anyhow::Result<Vec<u8>> {
     let client = GuardedClient::new(&OutboundOptions::default())?;
@@ -104,7 +115,13 @@ fn download(url: Url) -> anyhow::Result<Vec<u8>> {
         let location = response.headers.iter().find(|(name, _)| name == "location");
         match (response.status, location) {
             (200, _) => return Ok(response.body),
-            (301 | 302 | 303 | 307 | 308, Some((_, location))) => url = url.join(location)?,
+            (301 | 302 | 303 | 307 | 308, Some((_, location))) => {
+                let next = url.join(location)?;
+                if next.host() != url.host() && is_private(&next) {
+                    bail!("`{url}` redirects to `{next}`, an address of this machine or its network");
+                }
+                url = next;
+            }
             (status, _) => bail!("`{url}` answered with the status {status}"),
         }
     }

@@ -28,7 +28,7 @@ fn project() -> TestProject {
     TestProject::new(&[("people.csv", PEOPLE), ("spile.toml", manifest("One.").as_bytes())])
 }
 
-const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
+pub(crate) const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}"#;
 const LISTEN: &str = r#"{"jsonrpc":"2.0","id":"ear","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},META}}"#;
 const LIST: &str = r#"{"jsonrpc":"2.0","id":"list","method":"tools/list"}"#;
 const CHANGED: &str = "notifications/tools/list_changed";
@@ -143,11 +143,11 @@ fn over_a_websocket_each_era_is_notified_once() {
 }
 
 /// A response that goes on, event by event.
-struct EventStream(Receiver<String>);
+pub(crate) struct EventStream(Receiver<String>);
 
 impl EventStream {
     /// A request whose answer is a stream.
-    fn open(served: &HttpServer, head: &str, body: &str) -> Self {
+    pub(crate) fn open(served: &HttpServer, head: &str, body: &str) -> Self {
         let mut stream = TcpStream::connect(served.address).expect("it listens");
         let (address, length) = (served.address, body.len());
         let request = format!(
@@ -158,7 +158,7 @@ impl EventStream {
     }
 
     /// The next piece of data that is a message.
-    fn next(&self) -> String {
+    pub(crate) fn next(&self) -> String {
         loop {
             let line = self.0.recv_timeout(TEST_TIMEOUT).expect("it goes on");
             if let Some(data) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {

@@ -177,3 +177,91 @@ fn chosen_operations_of_a_document_are_imported_and_served() {
     let output = said(&served.run(&["call", "get_order", "id=3", "--from", "."]));
     assert!(output.contains("bela@example.test"), "{output}");
 }
+
+#[test]
+fn a_document_is_downloaded_from_a_url() {
+    let document = "openapi: 3.1.0\ninfo: {title: Shop}\nservers: [{url: /v1}]\npaths:\n  /orders/{id}:\n    get:\n      \
+        operationId: getOrder\n      parameters: [{name: id, in: path, required: true, schema: {type: integer}}]\n";
+    let server = ApiServer::start(move |request| match request.path.as_str() {
+        "/openapi.yaml" => ApiResponse::new(200, document),
+        "/moved" => ApiResponse::new(301, "").with_header("Location", "/openapi.yaml"),
+        "/elsewhere" => ApiResponse::new(302, "").with_header("Location", "http://localhost:1/openapi.yaml"),
+        "/metadata" => ApiResponse::new(302, "").with_header("Location", "http://169.254.169.254/latest"),
+        "/around" => ApiResponse::new(302, "").with_header("Location", "/around"),
+        "/page" => ApiResponse::new(200, "<!doctype html><title>Docs</title>"),
+        _ => ApiResponse::new(404, ""),
+    });
+    let project = TestProject::new(&[]);
+    for (path, expected) in [
+        ("/openapi.yaml", "getOrder (GET /orders/{id})"),
+        ("/moved", "getOrder (GET /orders/{id})"),
+        ("/elsewhere", "an address of this machine or its network"),
+        ("/metadata", "an address of this machine or its network"),
+        ("/around", "redirects too often"),
+        ("/page", "cannot import"),
+        ("/missing", "answered with the status 404"),
+    ] {
+        let url = format!("{}{path}", server.url());
+        let output = said(&project.run(&["import", "openapi", &url, "--list"]));
+        assert!(output.contains(expected), "{path}: {output}");
+    }
+    let url = format!("{}/openapi.yaml", server.url());
+    let manifest = said(&project.run(&["import", "openapi", &url, "--select", "getOrder"]));
+    // The document says where the API is, seen from itself; this machine only because its URL does.
+    for line in [format!("url = \"{}/v1\"", server.url()), "allow_private_addresses = true".to_owned()] {
+        assert!(manifest.contains(&line), "{line}\n{manifest}");
+    }
+}
+
+/// A tool that posts, and what it says when the API answers like this.
+fn post_to(answer: ApiResponse) -> String {
+    let server = ApiServer::start(move |_| answer.clone());
+    let text = format!(
+        "[sources.api]\nkind = \"rest\"\nurl = \"{}\"\nallow_private_addresses = true\nresponse_bytes_max = 2000\n\
+         [tools.pay]\nsource = \"api\"\nrequest = {{ method = \"POST\", path = \"/pay\" }}\nresult = \"/data\"\n\
+         arguments.amount = {{ type = \"integer\" }}\nfields.id = {{ as = \"integer\" }}\n",
+        server.url()
+    );
+    let project = TestProject::new(&[("spile.toml", text.as_bytes())]);
+    said(&project.run(&["call", "pay", "amount=1", "--yes", "--from", "."]))
+}
+
+#[test]
+fn a_caller_learns_whether_a_request_may_have_had_an_effect() {
+    let see_other = ApiResponse::new(303, "").with_header("Location", "/payments/1");
+    for (answer, expected) in [
+        (ApiResponse::json(r#"{"data":{"id":7}}"#), &["7"][..]),
+        (ApiResponse::new(503, ""), &["conflict", "cannot determine whether this write was applied"]),
+        (see_other, &["conflict", "cannot determine whether this write was applied"]),
+        (
+            ApiResponse::json("<html>"),
+            &["source_changed", "the API accepted the request (status 200)", "returned HTML"],
+        ),
+        (
+            ApiResponse::json("x".repeat(3000)),
+            &["source_changed", "the API accepted the request", "2000 bytes"],
+        ),
+        (ApiResponse::json(r#"{"data":{"id":"x"}}"#), &["source_changed", "the API accepted the request"]),
+        (ApiResponse::new(204, ""), &["source_changed", "its response is empty"]),
+        (ApiResponse::new(422, ""), &["invalid_arguments", "refused the request (status 422)"]),
+    ] {
+        let status = answer.status;
+        let output = post_to(answer);
+        for text in expected {
+            assert!(
+                output.contains(text) && !output.contains("retryable  true"),
+                "{status}: {text}\n{output}"
+            );
+        }
+    }
+}
+
+#[test]
+fn check_says_why_an_api_does_not_return_a_list() {
+    let server = ApiServer::start(|_| ApiResponse::new(200, "<html><title>Maintenance</title>"));
+    let project = TestProject::new(&[("spile.toml", example(&server.url()).as_bytes())]);
+    let output = said(&project.run(&["check"]));
+    assert!(output.contains("orders: cannot be read now: the API returned HTML instead of JSON"), "{output}");
+    let json = project.run(&["check", "--json"]).stdout;
+    assert!(json.contains(r#""error":"the API returned HTML instead of JSON""#), "{json}");
+}

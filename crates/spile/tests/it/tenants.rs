@@ -1,5 +1,5 @@
 //! Rows of many tenants in one table, and callers who must never see a row that is not theirs: every tool, cursor, export,
-//! resource and completion, over every kind of source, with many callers at the same time.
+//! resource, completion and subscription, over every kind of source, with all callers at the same time.
 //!
 //! Each text of a row has the tag of its tenant, so that a foreign row in an answer, however it came there, is a foreign tag in
 //! its bytes. `cargo xtask judges tenants` makes a million calls.
@@ -8,21 +8,21 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 
 use serde_json::{Value, json};
 use test_api::{ApiRequest, ApiResponse, ApiServer};
 use test_databases::{Kind, TestDatabase};
 
 use crate::harness::{HttpServer, TEST_TIMEOUT, TestProject};
+use crate::reloading::{EventStream, META};
 
 const TENANTS: usize = 64;
 /// A list of the first tenants is long enough for an export.
 const LONG_TENANTS: usize = 4;
 const LONG_ROWS: usize = 110;
 const ROWS: usize = 6;
-const THREADS: usize = 8;
 /// No row has it until somebody creates it.
 const SCRATCH: usize = 900;
 
@@ -198,6 +198,64 @@ impl Connection {
     }
 }
 
+/// Looks for the tags of others.
+fn check_tags(tenant: usize, answer: &str, what: impl Fn() -> String) {
+    let own = tag(tenant);
+    for (at, _) in answer.match_indices("tn") {
+        let found = answer.get(at..at + 5).unwrap_or_default();
+        let is_tag = found.ends_with('z') && found[2..4].bytes().all(|c| c.is_ascii_digit());
+        assert!(!is_tag || found == own, "{own} got a row of {found}: {}\n{answer}", what());
+    }
+}
+
+/// A subscription of a tenant to its own records and to those of another, and to the list of tools.
+struct Listener {
+    tenant: usize,
+    foreign: String,
+    stream: EventStream,
+}
+
+/// Opens a stream of notifications about resources and the list of tools.
+fn listen(server: &HttpServer, caller: usize, uris: &[String]) -> EventStream {
+    let notifications = json!({ "toolsListChanged": true, "resourceSubscriptions": uris });
+    let body = format!(
+        r#"{{"jsonrpc":"2.0","id":"ear","method":"subscriptions/listen","params":{{"notifications":{notifications},{META}}}}}"#
+    );
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nAuthorization: Bearer token-{caller:02}-0123456789abcdef\r\nContent-Type: application/json\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: subscriptions/listen\r\n"
+    );
+    let stream = EventStream::open(server, &head, &body);
+    let acknowledged = stream.next();
+    assert!(acknowledged.contains("acknowledged"), "{acknowledged}");
+    stream
+}
+
+impl Listener {
+    fn open(server: &HttpServer, tenant: usize) -> Self {
+        let foreign = format!("customers://{}", order_id((tenant + 1) % TENANTS, 2));
+        let uris = [format!("customers://{}", order_id(tenant, 2)), foreign.clone()];
+        let stream = listen(server, tenant, &uris);
+        Self { tenant, foreign, stream }
+    }
+
+    /// Reads to the notification that every tenant gets. None before it is about somebody else.
+    fn check(&self) {
+        loop {
+            let message = self.stream.next();
+            check_tags(self.tenant, &message, || "a notification".to_owned());
+            assert!(
+                !message.contains(&self.foreign),
+                "{} heard of a row of another: {message}",
+                tag(self.tenant)
+            );
+            if message.contains("notifications/tools/list_changed") {
+                return;
+            }
+        }
+    }
+}
+
 /// What callers try with what others got.
 #[derive(Default)]
 struct Loot {
@@ -210,7 +268,7 @@ struct Proof<'a> {
     /// Whether a write can expect a version.
     has_versions: bool,
     loot: &'a Mutex<Loot>,
-    calls: &'a AtomicU64,
+    calls: u64,
     random: u64,
 }
 
@@ -223,14 +281,9 @@ impl Proof<'_> {
 
     /// Sends a request, and looks for the tags of others in all bytes of the answer.
     fn send(&mut self, tenant: usize, method: &str, params: &Value) -> String {
-        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.calls += 1;
         let answer = self.connection.request(tenant, method, params);
-        let own = tag(tenant);
-        for (at, _) in answer.match_indices("tn") {
-            let found = answer.get(at..at + 5).unwrap_or_default();
-            let is_tag = found.ends_with('z') && found[2..4].bytes().all(|c| c.is_ascii_digit());
-            assert!(!is_tag || found == own, "{own} got a row of {found}: {method} {params}\n{answer}");
-        }
+        check_tags(tenant, &answer, || format!("{method} {params}"));
         answer
     }
 
@@ -414,11 +467,13 @@ impl Proof<'_> {
     }
 }
 
-fn prove(project: &TestProject, steps: u64) {
-    prove_with(project, &tokens(), true, steps);
+fn prove(project: &TestProject) {
+    prove_with(project, &tokens(), true);
 }
 
-fn prove_with(project: &TestProject, tokens: &str, has_versions: bool, steps: u64) {
+#[allow(clippy::print_stdout, reason = "the judge shows its figures")]
+fn prove_with(project: &TestProject, tokens: &str, has_versions: bool) {
+    let calls = calls();
     project.write("tokens.json", tokens.as_bytes());
     let server = HttpServer::start(&mut project.spile(&[
         "serve",
@@ -428,29 +483,37 @@ fn prove_with(project: &TestProject, tokens: &str, has_versions: bool, steps: u6
         "--token-file",
         "tokens.json",
     ]));
-    let (loot, calls) = (Mutex::new(Loot::default()), AtomicU64::new(0));
+    let listeners: Vec<Listener> = (0..TENANTS).map(|tenant| Listener::open(&server, tenant)).collect();
+    let (loot, total, all_are_there) =
+        (Mutex::new(Loot::default()), AtomicU64::new(0), Barrier::new(TENANTS));
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (server, loot, calls) = (&server, &loot, &calls);
+        for tenant in 0..TENANTS {
+            let (server, loot, total, all_are_there) = (&server, &loot, &total, &all_are_there);
             scope.spawn(move || {
-                let random = 0x9e37_79b9_7f4a_7c15 ^ thread as u64;
-                let mut proof =
-                    Proof { connection: Connection::open(server), has_versions, loot, calls, random };
-                for _ in 0..steps / THREADS as u64 {
-                    let tenant = thread + THREADS * proof.random(TENANTS / THREADS);
+                let random = 0x9e37_79b9_7f4a_7c15 ^ tenant as u64;
+                let connection = Connection::open(server);
+                let mut proof = Proof { connection, has_versions, loot, calls: 0, random };
+                all_are_there.wait();
+                while proof.calls < calls.div_ceil(TENANTS as u64) {
                     proof.step(tenant);
                 }
+                total.fetch_add(proof.calls, Ordering::Relaxed);
             });
         }
     });
-    // A step is one call at least, unless there is nothing to try.
-    let calls = calls.load(Ordering::Relaxed);
-    assert!(calls >= steps, "{calls} calls");
+    let total = total.into_inner();
+    assert!(total >= calls, "{total} calls");
+    println!("{total} calls of {TENANTS} tenants at the same time");
+    let manifest = project.files().into_iter().find(|(name, _)| name.ends_with("spile.toml"));
+    let manifest = String::from_utf8(manifest.expect("a manifest").1).expect("text");
+    let described = manifest.replace("search = [", "description = \"Orders, described.\"\nsearch = [");
+    project.write("spile.toml", described.as_bytes());
+    listeners.iter().for_each(Listener::check);
 }
 
-/// Steps of one to eight calls.
-fn steps() -> u64 {
-    std::env::var("SPILE_TENANT_STEPS").ok().and_then(|text| text.parse().ok()).unwrap_or(800)
+/// How many calls are made for each kind of source: a small share of what the judge makes.
+fn calls() -> u64 {
+    std::env::var("SPILE_TENANT_CALLS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500)
 }
 
 #[test]
@@ -466,7 +529,7 @@ fn no_tenant_sees_a_row_of_another_in_csv_files() {
         ("orders.csv", csv(ORDERS, &orders()).as_bytes()),
         ("customers.csv", csv(CUSTOMERS, &customers()).as_bytes()),
     ]);
-    prove(&project, steps());
+    prove(&project);
 }
 
 #[test]
@@ -477,7 +540,7 @@ fn no_tenant_sees_a_row_of_another_in_sqlite() {
     let script = format!("PRAGMA journal_mode = WAL; BEGIN; {} COMMIT;", sql());
     database.execute_batch(&script).expect("tables");
     drop(database);
-    prove(&project, steps());
+    prove(&project);
 }
 
 #[test]
@@ -486,7 +549,7 @@ fn no_tenant_sees_a_row_of_another_in_postgres() {
     place.run(&sql());
     let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
-    prove(&project, steps());
+    prove(&project);
 }
 
 #[test]
@@ -495,7 +558,7 @@ fn no_tenant_sees_a_row_of_another_in_mariadb() {
     place.run(&sql());
     let manifest = format!("[sources.shop]\nurl = \"{}\"\n{RULES}", place.url());
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
-    prove(&project, steps());
+    prove(&project);
 }
 
 /// The same without any `where`: the database decides.
@@ -519,7 +582,65 @@ fn no_tenant_sees_a_row_of_another_with_row_level_security() {
     );
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
     let claims = format!("\"claims\":{{\"db_role\":\"member_{name}\",");
-    prove_with(&project, &tokens().replace("\"claims\":{", &claims), true, steps());
+    prove_with(&project, &tokens().replace("\"claims\":{", &claims), true);
+}
+
+/// A change of a file is told to those who may read it. Whoever may not hears nothing, however often its owners write.
+#[test]
+fn a_subscription_tells_nothing_of_a_resource_that_a_role_does_not_have() {
+    let manifest = r#"
+[sources.s]
+path = "items.csv"
+[collections.items]
+source = "s"
+key = "id"
+[roles.staff]
+when = { "/groups" = "staff" }
+[roles.visitor]
+when = { "/groups" = "visitors" }
+[collections.items.access.staff]
+[collections.items.access.visitor]
+[resources.plan]
+file = "plan.md"
+uri = "docs://plan"
+access = { roles = ["staff"] }
+"#;
+    let token = |name: &str, group: &str| json!({ "token": format!("token-{name}-0123456789abcdef"), "subject": name, "claims": { "groups": [group] } });
+    let tokens = json!({ "tokens": [token("00", "staff"), token("01", "visitors")] }).to_string();
+    let project = TestProject::new(&[
+        ("spile.toml", manifest.as_bytes()),
+        ("items.csv", b"id,name\n1,a\n"),
+        ("tokens.json", tokens.as_bytes()),
+    ]);
+    project.write("resources/plan.md", b"secret 0");
+    project.write("resources/news.md", b"news 0");
+    let server = HttpServer::start(&mut project.spile(&[
+        "serve",
+        ".",
+        "--bind",
+        "127.0.0.1:0",
+        "--token-file",
+        "tokens.json",
+    ]));
+    let list = Connection::open(&server).request(0, "resources/list", &json!({}));
+    let list: Value = serde_json::from_str(&list).expect("JSON");
+    let uris = list["result"]["resources"].as_array().expect("resources");
+    let uri = |part: &str| {
+        let found = uris.iter().filter_map(|one| one["uri"].as_str()).find(|uri| uri.contains(part));
+        found.unwrap_or_else(|| panic!("{list}")).to_owned()
+    };
+    let (plan, news) = (uri("plan"), uri("news"));
+    let [staff, visitor] = [0, 1].map(|caller| listen(&server, caller, &[plan.clone(), news.clone()]));
+    for round in 1..=3 {
+        project.write("resources/plan.md", format!("secret {round}").as_bytes());
+        let told = staff.next();
+        assert!(told.contains("resources/updated") && told.contains(&plan), "{told}");
+    }
+    project.write("resources/news.md", b"news 1");
+    for stream in [&staff, &visitor] {
+        let told = stream.next();
+        assert!(told.contains("resources/updated") && told.contains(&news), "{told}");
+    }
 }
 
 /// The API of the same shop. It knows no tenants: whoever has its URL gets everything.
@@ -625,5 +746,5 @@ fn no_tenant_sees_a_row_of_another_in_an_api() {
         api.url()
     );
     let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
-    prove_with(&project, &tokens(), false, steps());
+    prove_with(&project, &tokens(), false);
 }

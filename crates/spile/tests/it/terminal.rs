@@ -417,3 +417,37 @@ fn call_asks_before_a_destructive_tool() {
     let called = project.run(&["call", ".", "delete_stock", "sku=nothing-like-it", "--yes"]);
     assert_ne!(called.code, Some(5), "{called}");
 }
+
+#[test]
+fn operations_of_a_document_are_picked_from_a_list() {
+    let document = r#"{"openapi":"3.0.3","info":{"title":"Shop"},"servers":[{"url":"https://shop.example.com"}],"paths":{
+        "/orders":{"get":{"operationId":"listOrders","summary":"List \u001b[2J orders"}},
+        "/stock":{"get":{"operationId":"getStock"},"post":{"operationId":"upload","requestBody":{"required":true,"content":{"text/csv":{}}}}}}}"#;
+    let project = TestProject::new(&[("openapi.json", document.as_bytes())]);
+    let import = ["import", "openapi", "openapi.json", "--output", "spile.toml"];
+    let mut terminal = PseudoTerminal::open(&mut project.spile(&import), 100);
+    terminal.wait_for("Which operations?");
+    terminal.press("7\n");
+    terminal.wait_for("`7` is not in 1 to 3");
+    terminal.press("1 up*\n");
+    let (output, code) = terminal.finish();
+    assert_eq!(code, Some(0), "{output}");
+    for text in [
+        "   1  listOrders (GET /orders)  List",
+        "   3  upload (POST /stock)    [its body is text/csv, which is not supported]",
+        "upload (POST /stock) is not imported: its body is text/csv",
+        "wrote spile.toml with 1 tool",
+    ] {
+        assert!(output.contains(text), "{text}\n{output}");
+    }
+    assert!(!output.contains("\u{1b}[2J orders"), "{output}");
+    let written =
+        project.files().into_iter().find(|(name, _)| name.ends_with("spile.toml")).expect("a manifest").1;
+    assert!(String::from_utf8_lossy(&written).contains("[tools.list_orders]"));
+    // Nothing is chosen by default.
+    let mut terminal = PseudoTerminal::open(&mut project.spile(&import[..3]), 100);
+    terminal.wait_for("Which operations?");
+    terminal.press("\n");
+    let (output, code) = terminal.finish();
+    assert!(code != Some(0) && output.contains("nothing was chosen"), "{code:?} {output}");
+}

@@ -231,7 +231,7 @@ pub static LIST: Section = Section {
             .example("\"/data\"")
             .aliases(&["records", "results", "data"]),
         QUERY,
-        Key::new("format", ValueType::OneOf(|| vec!["json", "csv"]), "What the response is.")
+        Key::new("format", ValueType::OneOf(|| vec!["json", "csv", "jsonl"]), "What the response is. `jsonl` has an object in each line.")
             .default_text("`json`")
             .example("\"csv\""),
         Key::new("page", ValueType::Table(&PAGE), "How the API divides a list into pages.")
@@ -251,7 +251,7 @@ pub static LIST: Section = Section {
 pub static PAGE: Section = Section {
     header: "[collections.NAME.list.page]",
     description: "How a REST API divides a list into pages. Without `more` and `total`, pages that are numbered or counted end with \
-                  the first empty one.",
+                  the first empty one. What contradicts the end of the list is an error.",
     keys: &[
         Key::new(
             "style",
@@ -282,8 +282,8 @@ pub static PAGE: Section = Section {
              or an empty page at the end.",
         )
         .example("\"/id\""),
-        Key::new("more", POINTER, "The JSON pointer to `true` if there are more pages.").example("\"/has_more\""),
-        Key::new("total", POINTER, "The JSON pointer to the number of records of all pages together.")
+        Key::new("more", POINTER, "The JSON pointer to `true` if there are more pages, and `false` on the last.").example("\"/has_more\""),
+        Key::new("total", POINTER, "The JSON pointer to the number of records of all pages together, which must be exact: fewer records are an error.")
             .example("\"/meta/total\""),
         Key::new(
             "size",
@@ -299,7 +299,7 @@ pub static PAGE: Section = Section {
 
 pub static GET: Section = Section {
     header: "[collections.NAME.get]",
-    description: "How a REST API returns one record. A response with the status 404 or 410 means that there is none.",
+    description: "How a REST API returns one record. A response with the status 404 or 410, or `null` at `item`, means that there is none.",
     keys: &[
         Key::new("path", PATH, "The path below the source's `url`, with the fields of the key in braces.")
             .example("\"/orders/{id}\""),
