@@ -32,6 +32,17 @@ impl Output {
         self.head.len() + self.body.len() - self.written
     }
 
+    /// Writes the next head into this buffer, which is empty.
+    #[inline]
+    pub(super) fn set_buffer(&mut self, buffer: Vec<u8>) {
+        self.head = buffer;
+    }
+
+    #[inline]
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.head)
+    }
+
     /// A JSON response without headers of its own.
     #[inline]
     pub(super) fn start_json(&mut self, status: u16, body: Vec<u8>, tick: u32) {
