@@ -111,7 +111,7 @@ async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<Connection
         Protocol::Http1 => {
             let sniffed = std::mem::replace(&mut socket.sniffed, SniffedBytes::EMPTY);
             let first = sniffed.into_bytes_with_rest(&connection);
-            serve_http1(connection, context, socket, &first, PlainRequests::FastPath).await
+            serve_http1(connection, context, socket, first, PlainRequests::FastPath).await
         }
         #[cfg(unix)]
         Protocol::Pipe => {
@@ -133,7 +133,9 @@ async fn serve_tls(
     let socket = TlsSocket { connection: connection.clone(), session };
     match protocol {
         AlpnProtocol::Http2 => Ok(serve_http2(connection, context, socket).await?),
-        AlpnProtocol::Http1 => serve_http1(connection, context, socket, &[], PlainRequests::FastPath).await,
+        AlpnProtocol::Http1 => {
+            serve_http1(connection, context, socket, Vec::new(), PlainRequests::FastPath).await
+        }
     }
 }
 
@@ -149,7 +151,7 @@ async fn serve_http1<S: Io + Clone>(
     connection: Arc<TrackedConnection>,
     context: Arc<ConnectionContext>,
     socket: S,
-    first: &[u8],
+    first: Vec<u8>,
     plain_requests: PlainRequests,
 ) -> ServeResult {
     let handover = &context.handover;
@@ -160,7 +162,9 @@ async fn serve_http1<S: Io + Clone>(
         let service = service_fn(|request| route::handle(&context, request));
         Box::pin(builder.serve_connection(stream, service).with_upgrades())
     };
-    let mut fast_path = FastPath::new(socket.clone(), context.clone(), first, plain_requests);
+    let mut fast_path = FastPath::new(socket.clone(), context.clone(), &first, plain_requests);
+    // Not for as long as the connection lasts.
+    drop(first);
     // Made when it is first needed. It lasts as long as the connection, and waits while the fast path serves.
     let mut hyper = None;
     let mut shutdown_notified = false;
@@ -208,7 +212,7 @@ pub(crate) async fn serve_http1_stream(
         LocalEndpoint::Address(address),
         Some(address),
     );
-    let served = serve_http1(connection, Arc::new(context), stream, &[], plain_requests).await;
+    let served = serve_http1(connection, Arc::new(context), stream, Vec::new(), plain_requests).await;
     served.map_err(io::Error::other)
 }
 
