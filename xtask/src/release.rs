@@ -4,6 +4,7 @@
 //! instrumented binary serves the requests of the bench, and the second build knows which paths are taken.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,7 +27,10 @@ pub fn run(args: &[String]) -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => build(find_profdata()?.as_deref()),
         ["--no-profile"] => build(None),
-        ["sizes"] => print_sizes(),
+        ["sizes"] => {
+            print!("{}", component_table()?);
+            Ok(())
+        }
         _ => bail!("{USAGE}"),
     }
 }
@@ -98,8 +102,8 @@ fn find_profdata() -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Prints the size of the code and data of each crate, from the symbols of the release binary.
-fn print_sizes() -> Result<()> {
+/// The size of the code and data of each crate, from the symbols of the release binary.
+pub fn component_table() -> Result<String> {
     sh::run(sh::cargo().args(["build", "--release", "-p", "spile"]))?;
     let binary = bench::release_folder()?.join("spile");
     let symbols = sh::output(Command::new("nm").args(["--print-size", "--demangle"]).arg(&binary))
@@ -109,23 +113,24 @@ fn print_sizes() -> Result<()> {
     let sections = sh::output(Command::new("size").arg("-A").arg(&binary))?;
     let mut rows: Vec<(&str, u64)> = sizes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
     rows.sort_unstable_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    println!("\n{:<34}{:>10}", "component", "kB");
+    let mut table = format!("\n{:<34}{:>10}\n", "component of the release build", "kB");
+    let mut row = |name: &str, bytes: u64| {
+        let _ = writeln!(table, "  {name:<32}{:>10.0}", bytes as f64 / 1e3);
+    };
     let mut small = 0;
     for (name, bytes) in rows {
         if bytes < SMALL_BYTES {
             small += bytes;
         } else {
-            println!("  {name:<32}{:>10.0}", bytes as f64 / 1e3);
+            row(name, bytes);
         }
     }
-    println!("  {:<32}{:>10.0}", format!("each below {} kB", SMALL_BYTES / 1000), small as f64 / 1e3);
-    println!("\n{:<34}{:>10}", "section", "kB");
-    for (name, bytes) in sections.lines().filter_map(section) {
-        if bytes >= SMALL_BYTES {
-            println!("  {name:<32}{:>10.0}", bytes as f64 / 1e3);
-        }
+    row(&format!("each below {} kB", SMALL_BYTES / 1000), small);
+    let _ = writeln!(table, "\n{:<34}{:>10}", "section", "kB");
+    for (name, bytes) in sections.lines().filter_map(section).filter(|(_, bytes)| *bytes >= SMALL_BYTES) {
+        let _ = writeln!(table, "  {name:<32}{:>10.0}", bytes as f64 / 1e3);
     }
-    Ok(())
+    Ok(table)
 }
 
 const SMALL_BYTES: u64 = 50_000;

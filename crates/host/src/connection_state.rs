@@ -48,7 +48,8 @@ pub struct ConnectionState {
     key: Option<[u8; 16]>,
     /// Whether it is the stream of an HTTP+SSE client, which counts as a session.
     pub(crate) is_http_sse: bool,
-    last_used_ms: AtomicU64,
+    /// Shared with connections that remember the session.
+    last_used_ms: Arc<AtomicU64>,
 }
 
 /// A client's response to a request: its result, or the message of its error.
@@ -164,7 +165,7 @@ impl ConnectionState {
             outgoing: OutgoingQueue::disabled(),
             key: None,
             is_http_sse: false,
-            last_used_ms: AtomicU64::new(now_ms),
+            last_used_ms: Arc::new(AtomicU64::new(now_ms)),
         }
     }
 
@@ -357,6 +358,11 @@ impl ConnectionState {
 
     pub(crate) fn touch(&self, now_ms: u64) {
         self.last_used_ms.store(now_ms, Ordering::Relaxed);
+    }
+
+    /// When it was used last; [`ConnectionState::touch`] changes it.
+    pub(crate) fn last_used_ms(&self) -> Arc<AtomicU64> {
+        self.last_used_ms.clone()
     }
 
     pub(crate) fn idle_ms(&self, now_ms: u64) -> u64 {

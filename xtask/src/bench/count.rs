@@ -10,9 +10,13 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 
 use super::http::HttpLoad;
+use super::locked::{self, Sharing};
 use super::peers::{Binaries, HttpPeer, Instrumentation, Peer};
 use super::request::{Operation, Protocol};
 use crate::sh;
+
+/// What happens less often in a request belongs to the runtime.
+pub const SELDOM: f64 = 0.05;
 
 /// After this many requests, every buffer and cache has its final size.
 const WARM_UP: u64 = 200;
@@ -24,13 +28,25 @@ pub struct CountRow {
     pub operation: Operation,
     /// How many tools the server has; ten by default.
     pub tools: Option<&'static str>,
+    pub build: Build,
+}
+
+/// Which build of the product is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    Release,
+    /// As it is shipped.
+    Shipped,
 }
 
 impl CountRow {
     pub fn name(&self) -> String {
         let work = self.operation.name();
         match (self.peer, self.tools) {
-            (peer, _) if peer.is_floor() => format!("count {}", peer.name()),
+            (peer, _) if self.build == Build::Shipped => {
+                format!("count {} {} {work}, shipped", peer.name(), self.protocol.name())
+            }
+            (peer, _) if peer.is_floor() => format!("count {} {}", peer.name(), self.protocol.name()),
             (peer, None) => format!("count {} {} {work}", peer.name(), self.protocol.name()),
             (peer, Some(tools)) => {
                 format!("count {} {} {work}, {tools} tools", peer.name(), self.protocol.name())
@@ -39,21 +55,34 @@ impl CountRow {
     }
 }
 
-const fn call_row(peer: Peer) -> CountRow {
-    CountRow { peer, protocol: Protocol::M26, operation: Operation::Call, tools: None }
+const fn row(peer: Peer, protocol: Protocol, operation: Operation) -> CountRow {
+    CountRow { peer, protocol, operation, tools: None, build: Build::Release }
 }
 
-pub const ROWS: [CountRow; 13] = [
+const fn call_row(peer: Peer) -> CountRow {
+    row(peer, Protocol::M26, Operation::Call)
+}
+
+const fn shipped_row(peer: Peer) -> CountRow {
+    CountRow { build: Build::Shipped, ..call_row(peer) }
+}
+
+pub const ROWS: [CountRow; 18] = [
     call_row(Peer::Floor),
+    row(Peer::Floor, Protocol::J25, Operation::Call),
+    row(Peer::Floor, Protocol::S25, Operation::Call),
     call_row(Peer::RawFloor),
-    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: None },
-    CountRow { peer: Peer::Spile, protocol: Protocol::J25, operation: Operation::Call, tools: None },
-    CountRow { peer: Peer::Spile, protocol: Protocol::S25, operation: Operation::Call, tools: None },
-    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::List, tools: None },
-    CountRow { peer: Peer::Spile, protocol: Protocol::M26, operation: Operation::Call, tools: Some("1000") },
+    call_row(Peer::Spile),
+    row(Peer::Spile, Protocol::J25, Operation::Call),
+    row(Peer::Spile, Protocol::S25, Operation::Call),
+    row(Peer::Spile, Protocol::M26, Operation::List),
+    CountRow { tools: Some("1000"), ..call_row(Peer::Spile) },
     call_row(Peer::SpileCsv),
     call_row(Peer::SpileSqlite),
     call_row(Peer::SpileCode),
+    shipped_row(Peer::SpileCsv),
+    shipped_row(Peer::SpileSqlite),
+    shipped_row(Peer::SpileCode),
     call_row(Peer::Rmcp),
     call_row(Peer::RmcpCsv),
     call_row(Peer::RmcpSqlite),
@@ -72,13 +101,35 @@ impl RequestCost {
     pub fn locked_total(&self) -> Option<f64> {
         self.locked.as_ref().map(|functions| functions.iter().map(|(_, times)| times).sum())
     }
+
+    /// Those that may wait for other workers.
+    pub fn locked_shared(&self) -> Option<f64> {
+        let functions = self.locked.as_ref()?.iter();
+        let shared = functions.filter(|(function, _)| locked::sharing(function) != Sharing::Own);
+        Some(shared.map(|(_, times)| times).sum())
+    }
+
+    /// The lines that they write.
+    pub fn shared_lines(&self) -> Vec<&'static str> {
+        let functions = self.locked.iter().flatten().filter(|(_, times)| *times >= SELDOM);
+        let lines = functions.filter_map(|(function, _)| match locked::sharing(function) {
+            Sharing::Shared(line) => Some(line),
+            Sharing::Own | Sharing::Unknown => None,
+        });
+        let mut lines: Vec<&'static str> = lines.collect();
+        lines.sort_unstable();
+        lines.dedup();
+        lines
+    }
 }
 
-/// Counts every row, or none if valgrind is not installed. Adds rows that fail to `failed`.
+/// Counts every row, or none if valgrind is not installed. Adds rows that fail to `failed`. `shipped` has the binary as it is
+/// shipped.
 pub fn measure(
     rows: &[&CountRow],
     requests: u64,
     binaries: &Binaries,
+    shipped: Option<&Binaries>,
     failed: &mut Vec<String>,
 ) -> Vec<RequestCost> {
     if !rows.is_empty() && !sh::succeeds(Command::new("valgrind").arg("--version")) {
@@ -87,6 +138,11 @@ pub fn measure(
     }
     let mut counts = Vec::new();
     for row in rows {
+        let binaries = match row.build {
+            Build::Release => Some(binaries),
+            Build::Shipped => shipped,
+        };
+        let Some(binaries) = binaries else { continue };
         eprintln!("{}", row.name());
         match measure_row(row, binaries, requests) {
             Ok(count) => counts.push(count),
@@ -140,7 +196,7 @@ fn measure_cost(
         name,
         instructions: each(instructions),
         allocations: each(allocations(&text)),
-        locked: super::locked::count(&text)?.map(|functions| {
+        locked: locked::count(&text)?.map(|functions| {
             functions.into_iter().map(|(function, times)| (function, each(times))).collect()
         }),
     })

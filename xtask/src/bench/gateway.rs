@@ -85,7 +85,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     let watch = Instrumentation::Uninstrumented(cores.as_ref());
 
     let floor = HttpPeer::start(Peer::Floor, Protocol::M26, &binaries, watch, &[])?;
-    let floor_templates = floor.request_templates(Operation::Call, Protocol::J25, CONNECTIONS)?;
+    let floor_templates = floor.request_templates(Operation::Call, Protocol::M26, CONNECTIONS)?;
     let direct = HttpPeer::start(Peer::Spile, Protocol::M26, &binaries, watch, &[])?;
     let list = || RequestTemplate::http(Operation::List, Protocol::M26, "", None);
     let stdio_gateway = gateway("stdio", over_stdio)?;

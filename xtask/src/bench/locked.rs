@@ -36,6 +36,45 @@ pub fn count(profile: &str) -> anyhow::Result<Option<Vec<(String, u64)>>> {
     Ok(Some(functions))
 }
 
+/// What a locked instruction of a function waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// A line of memory that all workers write, by its name.
+    Shared(&'static str),
+    /// A line of the connection, of its task, or of the thread.
+    Own,
+    /// Not in the table. It counts as shared until somebody has looked.
+    Unknown,
+}
+
+/// Functions by a part of their name, the first that fits. ADR 0210 has the same table with what each of them does.
+const SHARING: &[(&str, Sharing)] = &[
+    ("Server>::decode_post", Sharing::Shared("registry and its lock")),
+    ("Server>::respond_to_post", Sharing::Shared("server, registry")),
+    ("Server>::respond_to_request", Sharing::Shared("server, registry")),
+    ("Server>::dispatch", Sharing::Shared("server, registry")),
+    ("Server>::decode", Sharing::Shared("registry and its lock")),
+    ("pipeline::execute_call", Sharing::Shared("server, registry")),
+    ("in_flight::InFlight", Sharing::Shared("server, registry")),
+    ("in_flight::PendingResponse", Sharing::Shared("server, registry")),
+    ("host::server::Server", Sharing::Shared("server, registry")),
+    ("host::registry", Sharing::Shared("server, registry")),
+    ("host::sessions::shards", Sharing::Shared("a shard of the sessions")),
+    ("host::sessions", Sharing::Shared("sessions")),
+    ("transport::http::", Sharing::Own),
+    ("transport::guard", Sharing::Own),
+    ("tokio::", Sharing::Own),
+    ("mio::", Sharing::Own),
+    ("std::thread", Sharing::Own),
+    ("sharded_counter", Sharing::Own),
+];
+
+/// What the locked operations of a function wait for.
+pub fn sharing(function: &str) -> Sharing {
+    let named = SHARING.iter().find(|(part, _)| function.contains(part));
+    named.map_or(Sharing::Unknown, |(_, sharing)| *sharing)
+}
+
 /// How often each instruction ran and in which function, by the file that it is in.
 ///
 /// A profile with `positions: instr` has a line `0x40a1 3` for three runs of an instruction in the object `ob=`. The
@@ -129,6 +168,19 @@ totals: 315
         assert_eq!(sorted("/bin/server"), [(0x40a1, 7), (0x40a4, 2), (0x40a8, 3)]);
         assert_eq!(sorted("/lib/libc.so.6"), [(0x9000, 3)]);
         assert_eq!((runs["/bin/server"][&0x40a1].1, runs["/lib/libc.so.6"][&0x9000].1), ("answer", "malloc"));
+    }
+
+    #[test]
+    fn functions_are_told_by_what_they_share() {
+        for (function, expected) in [
+            ("<host::server::Server>::decode_post", Sharing::Shared("registry and its lock")),
+            ("<alloc::sync::Arc<host::server::Server>>::drop_slow", Sharing::Shared("server, registry")),
+            ("<tokio::runtime::task::state::State>::transition_to_idle", Sharing::Own),
+            ("<transport::http::fast_path::FastPath<S>>::poll", Sharing::Own),
+            ("source::csv::read", Sharing::Unknown),
+        ] {
+            assert_eq!(sharing(function), expected, "{function}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask bench memory`: what clients cost that only open sessions, streams and connections.
 //!
-//! Three kinds: unused sessions, idle listen streams, and clients that never finish their headers. Each must stay
-//! within its bound while a normal client is served.
+//! Four kinds: unused sessions, idle listen streams, idle connections that sent large heads and got large responses, and
+//! clients that never finish their headers. Each must stay within its bound while a normal client is served.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,6 +17,8 @@ use super::request::{Operation, Protocol, RequestTemplate};
 
 const GROWTH_MIB_MAX: f64 = 64.0;
 const STREAM_KIB_MAX: f64 = 16.0;
+/// What is remembered of the heads of a connection, at most 4 KiB, and the connection itself.
+const CONNECTION_KIB_MAX: f64 = 12.0;
 /// Shorter than the product's ten seconds, so that the bench does not take long.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(3);
 /// The server checks its clock only now and then, and closing 800 connections takes a moment.
@@ -29,6 +31,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
     let outcomes = [
         ("sessions", measure_idle_sessions(&binaries, 100_000 / scale)),
         ("listen streams", measure_idle_streams(&binaries, 10_000 / scale)),
+        ("idle connections", measure_idle_connections(&binaries, 10_000 / scale)),
         ("slow headers", measure_slow_headers(&binaries, 800 / scale)),
     ];
     let mut missed = 0;
@@ -114,6 +117,54 @@ fn open_listen_streams(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpSt
                     "stream {number} is not acknowledged: {}",
                     String::from_utf8_lossy(incoming.buffered())
                 );
+            }
+            Ok(stream)
+        })
+        .collect()
+}
+
+/// Many connections that have sent large requests with different large heads, and send nothing more.
+fn measure_idle_connections(binaries: &Binaries, count: usize) -> anyhow::Result<bool> {
+    let server = HttpPeer::start_fixture("bench", binaries, &[])?;
+    let _first = open_idle_connections(server.address, 100)?;
+    let before = machine::rss_kib(server.pid())?;
+    let _open = open_idle_connections(server.address, count)?;
+    let after = machine::rss_kib(server.pid())?;
+    let each_kib = after.saturating_sub(before) as f64 / count as f64;
+    HttpLoad::connect(server.address, server.request_templates(Operation::Call, Protocol::M26, 16)?)?
+        .run(1_000)
+        .context("no answers for a normal client beside idle connections")?;
+    Ok(print_verdict(
+        each_kib <= CONNECTION_KIB_MAX,
+        &format!(
+            "{count} idle connections after calls with heads of {HEAD_KIB:?} KiB: RSS {:.1} -> {:.1} MiB, \
+             {each_kib:.2} KiB each (at most {CONNECTION_KIB_MAX})",
+            before as f64 / 1024.0,
+            after as f64 / 1024.0
+        ),
+    ))
+}
+
+/// The heads of each idle connection: as large as the fast path takes, and several that may be remembered.
+const HEAD_KIB: [usize; 5] = [7, 3, 2, 1, 7];
+
+fn open_idle_connections(at: SocketAddr, count: usize) -> anyhow::Result<Vec<TcpStream>> {
+    let requests = HEAD_KIB.map(|kib| RequestTemplate::with_large_head(kib * 1024 - 512));
+    (0..count as u64)
+        .map(|number| {
+            let mut stream = TcpStream::connect(at).with_context(|| format!("connection {number}"))?;
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            let mut incoming = ResponseReader::default();
+            for mut request in requests.clone() {
+                stream.write_all(request.bytes_for(number))?;
+                let (status, body) = loop {
+                    ensure!(incoming.read(&mut stream)?, "connection {number} is not answered");
+                    if let Some(response) = incoming.response()? {
+                        break (response.status, response.body.to_vec());
+                    }
+                };
+                request.check_response(number, status, &body)?;
+                incoming.clear();
             }
             Ok(stream)
         })

@@ -9,6 +9,7 @@
 
 mod aggregate;
 mod chart;
+mod cores;
 mod count;
 mod data;
 mod databases;
@@ -50,24 +51,30 @@ cargo xtask bench aggregate [--quick]
 cargo xtask bench large [--quick]
 cargo xtask bench gateway [--quick]
 cargo xtask bench databases [--quick]
+cargo xtask bench cores [--quick]
 
   (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
                a CSV file and of a SQLite database
   memory       what clients can cost us that only open things
   scale        a CSV file of 1,000,000 rows (quick: 100,000, memory not judged): first answer,
                memory at rest and while it is read again, instructions against 10,000 rows
-  start        from nothing to the first answer with 10,000 rows, and the size of the binary
+  start        from nothing to the first answer with 10,000 rows, memory at rest, the size of the binary and what
+               its components add to it
   aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
   gateway      what a gateway adds to a call over HTTP and to a process, against the floor, the direct
                call and npm's mcp-proxy; the list of 20 servers with 50 tools each
   databases    keyed reads and lists of 10,000 rows over HTTP from PostgreSQL and SQLite, CPU time against
                MCP Toolbox and a bare program on hyper and tokio-postgres
+  cores        a worker for each core: CPU per call against one worker, with calls in memory and in sessions
   large        a CSV file of 1 GB (quick: 50 MB) that is not held in memory: time and peak memory
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
   --only NAME  only rows with NAME in their name, such as `http`, `stdio`, `count`, `m26`, `rmcp`,
                `csv`, `sqlite`, `code`, `ts-sdk` (floors always run)
   --rounds N   rounds of the timed rows (default 21)";
+
+const NO_SHIPPED_BINARY: &str =
+    "`target/dist/spile` is not there, or older than the release build; `cargo xtask release` builds it";
 
 /// The command line.
 struct Options {
@@ -96,6 +103,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "large" => return large::run(parse_quick(rest)?),
             "gateway" => return gateway::run(parse_quick(rest)?),
             "databases" => return databases::run(parse_quick(rest)?),
+            "cores" => return cores::run(parse_quick(rest)?),
             _ => {}
         }
     }
@@ -120,7 +128,12 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
         report.http = measure(&http);
         report.stdio = measure(&stdio);
     }
-    report.counts = count::measure(&counts, options.counted_requests, &binaries, &mut failed);
+    let shipped = binaries.shipped();
+    if shipped.is_none() && counts.iter().any(|row| row.build == count::Build::Shipped) {
+        println!("{NO_SHIPPED_BINARY}: its calls are not counted");
+    }
+    report.counts =
+        count::measure(&counts, options.counted_requests, &binaries, shipped.as_ref(), &mut failed);
 
     let gates = gates::evaluate(&report);
     print!("{}", report::table(&report));

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -166,6 +167,10 @@ impl Peer {
     }
 }
 
+/// What a floor, which has no sessions, gets as the id of one: as long as ours.
+const FLOOR_SESSION: &str =
+    "AQID-BAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyAhIiMkJSYnKCkqKywtLi8wMTIzNDU2Nzg5Ojs";
+
 /// The folder with the tool in TypeScript, and the servers with the same tool on the TypeScript SDKs: each in a folder of its
 /// own, because Node looks for packages beside the file that imports them.
 const CODE_FOLDER: &str = "code";
@@ -173,11 +178,14 @@ const TYPESCRIPT_SERVER: &str = "typescript-1/server.mjs";
 const TYPESCRIPT_2_SERVER: &str = "typescript-2/server.mjs";
 
 /// The release binaries of this workspace, and the data that they serve.
+#[derive(Clone)]
 pub struct Binaries {
     folder: PathBuf,
+    /// Where `spile` is.
+    product_folder: PathBuf,
     /// Node, for the TypeScript SDK.
     node: String,
-    pub data: BenchDir,
+    pub data: Rc<BenchDir>,
 }
 
 impl Binaries {
@@ -196,7 +204,9 @@ impl Binaries {
         }
         let cache = Cache::locate()?;
         let node = cache.node().display().to_string();
-        let binaries = Binaries { folder: release_folder()?, node, data: BenchDir::new()? };
+        let folder = release_folder()?;
+        let data = Rc::new(BenchDir::new()?);
+        let binaries = Binaries { product_folder: folder.clone(), folder, node, data };
         if peers.contains(&Peer::SpileCode) {
             binaries.write_code_folder()?;
         }
@@ -221,11 +231,12 @@ impl Binaries {
     /// The `spile` in `folder`, with the data of all its peers.
     pub fn build_for_training(folder: &Path) -> anyhow::Result<Binaries> {
         cargo_build(&["-p", "bench-peers", "--bin", "bench-data"])?;
-        let data = BenchDir::new()?;
-        let maker = Binaries { folder: release_folder()?, node: String::new(), data };
+        let product_folder = folder.to_owned();
+        let data = Rc::new(BenchDir::new()?);
+        let maker = Binaries { folder: release_folder()?, product_folder, node: String::new(), data };
         maker.make_data(&["customers", &maker.data.path().display().to_string()])?;
         maker.write_code_folder()?;
-        Ok(Binaries { folder: folder.to_owned(), ..maker })
+        Ok(maker)
     }
 
     /// A folder with a tool in TypeScript.
@@ -246,7 +257,16 @@ impl Binaries {
     }
 
     pub fn path(&self, name: &str) -> String {
-        self.folder.join(name).display().to_string()
+        let folder = if name == "spile" { &self.product_folder } else { &self.folder };
+        folder.join(name).display().to_string()
+    }
+
+    /// The same with `spile` as `cargo xtask release` builds it; `None` if there is none, or one that is older.
+    pub fn shipped(&self) -> Option<Binaries> {
+        let folder = self.folder.parent()?.join("dist");
+        let built = |folder: &Path| std::fs::metadata(folder.join("spile")).ok()?.modified().ok();
+        let is_current = built(&folder)? >= built(&self.folder)?;
+        is_current.then(|| Binaries { product_folder: folder, ..self.clone() })
     }
 
     /// Runs `bench-data` with these arguments.
@@ -269,8 +289,10 @@ pub fn cargo_build(package: &[&str]) -> anyhow::Result<()> {
 /// How a server is run.
 #[derive(Clone, Copy)]
 pub enum Instrumentation<'a> {
-    /// Unchanged, on its own core if there are two.
+    /// Unchanged, with one worker, on its own core if there are two.
     Uninstrumented(Option<&'a Cores>),
+    /// Unchanged, with a worker for each core.
+    AllCores,
     /// Under callgrind, which writes its counts to this file.
     Callgrind(&'a Path),
 }
@@ -278,17 +300,25 @@ pub enum Instrumentation<'a> {
 impl Instrumentation<'_> {
     fn spawn(self, command: &[String], prepare: impl FnOnce(&mut Command)) -> anyhow::Result<Child> {
         let mut whole = match self {
-            Instrumentation::Uninstrumented(_) => Vec::new(),
+            Instrumentation::Uninstrumented(_) | Instrumentation::AllCores => Vec::new(),
             Instrumentation::Callgrind(profile) => count::callgrind_command(profile),
         };
         whole.extend_from_slice(command);
         let mut process = Command::new(&whole[0]);
-        // One worker thread: the other peers have one, and there is one core.
-        process.args(&whole[1..]).env("SPILE_WORKERS", "1").stderr(Stdio::piped());
+        process.args(&whole[1..]).stderr(Stdio::piped());
+        match self {
+            // One worker thread: the other peers have one, and there is one core.
+            Instrumentation::Uninstrumented(_) | Instrumentation::Callgrind(_) => {
+                process.env("SPILE_WORKERS", "1");
+            }
+            Instrumentation::AllCores => {
+                process.env_remove("SPILE_WORKERS");
+            }
+        }
         prepare(&mut process);
         let cores = match self {
             Instrumentation::Uninstrumented(cores) => cores,
-            Instrumentation::Callgrind(_) => None,
+            Instrumentation::Callgrind(_) | Instrumentation::AllCores => None,
         };
         Cores::spawn(cores, || process.spawn())?.with_context(|| format!("cannot start {}", whole.join(" ")))
     }
@@ -383,8 +413,9 @@ impl HttpPeer {
         (0..connections)
             .map(|_| {
                 let session = match dress {
-                    Protocol::S25 if !self.peer.is_floor() => Some(http::open_session(self.address)?),
-                    Protocol::S25 | Protocol::M26 | Protocol::J25 => None,
+                    Protocol::S25 if self.peer.is_floor() => Some(FLOOR_SESSION.to_owned()),
+                    Protocol::S25 => Some(http::open_session(self.address)?),
+                    Protocol::M26 | Protocol::J25 => None,
                 };
                 Ok(self.peer.prepare_request(RequestTemplate::http(
                     work,

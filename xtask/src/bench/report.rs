@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::count::RequestCost;
+use super::count::{RequestCost, SELDOM};
 use super::gates::{Bound, Gate};
 use super::http::LoadResult;
+use super::locked::{self, Sharing};
 
 /// All measurements of one bench run.
 pub struct Report {
@@ -71,12 +72,18 @@ impl Report {
     }
 }
 
-/// The floor that row `name` is compared with.
+/// The floor that row `name` is compared with: the one that gets a request of the same protocol.
 pub fn floor_of(name: &str) -> &'static str {
+    let has = |word| name.split([' ', ',']).any(|other| other == word);
     match name {
-        _ if name.starts_with("http") => "http floor",
-        _ if name.ends_with("sequential") => "stdio floor sequential",
-        _ => "stdio floor pipelined",
+        _ if has("stdio") && has("sequential") => "stdio floor sequential",
+        _ if has("stdio") => "stdio floor pipelined",
+        _ if has("http") && has("j25") => "http floor j25",
+        _ if has("http") && has("s25") => "http floor s25",
+        _ if has("http") => "http floor m26",
+        _ if has("j25") => "count floor j25",
+        _ if has("s25") => "count floor s25",
+        _ => "count floor m26",
     }
 }
 
@@ -131,22 +138,24 @@ pub fn table(report: &Report) -> String {
         }
     }
     if !report.counts.is_empty() {
-        let floor = report.counts.iter().find(|count| count.name == "count floor");
+        let times = |times: Option<f64>| times.map_or("-".into(), |times| format!("{times:.1}"));
         let _ = writeln!(
             text,
-            "\n{:<40}{:>13}{:>9}{:>13}{:>9}",
-            "per request, under callgrind", "instructions", "x floor", "allocations", "locked"
+            "\n{:<40}{:>13}{:>9}{:>13}{:>9}{:>9}",
+            "per request, under callgrind", "instructions", "x floor", "allocations", "locked", "shared"
         );
         for count in &report.counts {
+            let floor = report.counts.iter().find(|floor| floor.name == floor_of(&count.name));
             let over = floor.map_or(f64::NAN, |floor| count.instructions / floor.instructions);
             let _ = writeln!(
                 text,
-                "  {:<38}{:>13.0}{:>9.2}{:>13.1}{:>9}",
+                "  {:<38}{:>13.0}{:>9.2}{:>13.1}{:>9}{:>9}",
                 count.name,
                 count.instructions,
                 over,
                 count.allocations,
-                count.locked_total().map_or("-".into(), |locked| format!("{locked:.1}"))
+                times(count.locked_total()),
+                times(count.locked_shared())
             );
         }
         text.push_str(&locked_table(&report.counts));
@@ -158,11 +167,24 @@ pub fn table(report: &Report) -> String {
 fn locked_table(counts: &[RequestCost]) -> String {
     let mut text = String::new();
     for count in counts.iter().filter(|count| count.name.starts_with("count spile")) {
-        let Some(functions) = &count.locked else { continue };
-        let _ = writeln!(text, "\nlocked operations of `{}`", count.name);
-        // What happens once in many requests belongs to the runtime.
-        for (function, times) in functions.iter().filter(|(_, times)| *times >= 0.05) {
-            let _ = writeln!(text, "  {times:>6.1}  {function}");
+        // Without symbols there are no functions.
+        let Some(functions) = count.locked.as_ref().filter(|_| !count.name.ends_with("shipped")) else {
+            continue;
+        };
+        let lines = count.shared_lines();
+        let _ = writeln!(
+            text,
+            "\nlocked operations of `{}`; lines that workers share: {}",
+            count.name,
+            lines.join("; ")
+        );
+        for (function, times) in functions.iter().filter(|(_, times)| *times >= SELDOM) {
+            let sharing = match locked::sharing(function) {
+                Sharing::Shared(_) => "shared",
+                Sharing::Own => "own",
+                Sharing::Unknown => "unknown",
+            };
+            let _ = writeln!(text, "  {times:>6.1}  {sharing:<8} {function}");
         }
     }
     text
@@ -192,6 +214,8 @@ pub fn json(report: &Report, gates: &[Gate]) -> anyhow::Result<String> {
             "instructions": count.instructions,
             "allocations": count.allocations,
             "locked": count.locked_total(),
+            "locked_shared": count.locked_shared(),
+            "shared_lines": count.shared_lines(),
             "locked_by_function": count.locked,
         })
     });
@@ -237,9 +261,9 @@ mod tests {
             cpu_us: cpu_us.to_vec(),
             ..TimedResult::new(name.into())
         };
-        let http = vec![row("http floor", &[10.0, 20.0]), row("http spile m26 call", &[12.0, 25.0])];
+        let http = vec![row("http floor m26", &[10.0, 20.0]), row("http spile m26 call", &[12.0, 25.0])];
         let report = Report { http, ..Report::new(2, 1) };
-        assert_eq!(report.ratios("http spile m26 call", "http floor"), Some(vec![1.2, 1.25]));
-        assert_eq!(report.ratios("http rmcp m26 call", "http floor"), None);
+        assert_eq!(report.ratios("http spile m26 call", "http floor m26"), Some(vec![1.2, 1.25]));
+        assert_eq!(report.ratios("http rmcp m26 call", "http floor m26"), None);
     }
 }

@@ -105,6 +105,16 @@ impl RequestTemplate {
         RequestTemplate::new(http_post(&(headers + &session), &request_body(work, dress, tool)), right)
     }
 
+    /// A list of tools, whose response is large, with a head that is larger by this many bytes.
+    pub fn with_large_head(bytes: usize) -> RequestTemplate {
+        let headers = format!(
+            "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/list\r\nX-Filler: {}\r\n",
+            "f".repeat(bytes)
+        );
+        let body = request_body(Operation::List, Protocol::M26, "");
+        RequestTemplate::new(http_post(&headers, &body), Expectation::Tools)
+    }
+
     /// `work` as one line on a pipe, a call with `tool`, after the 2025-11-25 handshake.
     pub fn stdio_line(work: Operation, tool: &str) -> RequestTemplate {
         let right = match work {

@@ -29,9 +29,12 @@ const fn http_row(peer: Peer, dress: Protocol, work: Operation) -> TimedRow {
     TimedRow { peer, mode: LoadMode::Http(dress, work) }
 }
 
-// The floors get the request that we get, with its headers and its `_meta`: whoever answers it has to read it.
-pub const HTTP: [TimedRow; 18] = [
+// The floors get the request that we get, of each protocol, with its headers and its `_meta`: whoever answers it has to read
+// it.
+pub const HTTP: [TimedRow; 20] = [
     http_row(Peer::Floor, Protocol::M26, Operation::Call),
+    http_row(Peer::Floor, Protocol::J25, Operation::Call),
+    http_row(Peer::Floor, Protocol::S25, Operation::Call),
     http_row(Peer::RawFloor, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::M26, Operation::Call),
     http_row(Peer::Spile, Protocol::J25, Operation::Call),
@@ -66,7 +69,8 @@ impl TimedRow {
     pub fn name(&self) -> String {
         let peer = self.peer.name();
         match &self.mode {
-            LoadMode::Http(..) if self.peer.is_floor() => format!("http {peer}"),
+            // It sends the same to everything.
+            LoadMode::Http(dress, _) if self.peer.is_floor() => format!("http {peer} {}", dress.name()),
             LoadMode::Http(dress, work) => format!("http {peer} {} {}", dress.name(), work.name()),
             LoadMode::Sequential => format!("stdio {peer} sequential"),
             LoadMode::Pipelined => format!("stdio {peer} pipelined"),
@@ -159,4 +163,28 @@ pub fn measure(
         });
     }
     running.into_iter().map(|(row, ..)| row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::floor_of;
+
+    #[test]
+    fn every_row_has_a_floor_that_gets_the_same_request() {
+        let rows = || HTTP.iter().chain(&STDIO);
+        for row in rows() {
+            let floor = rows().find(|other| other.name() == floor_of(&row.name()));
+            let floor = floor.unwrap_or_else(|| panic!("{} has no floor", row.name()));
+            assert_eq!(floor.peer, Peer::Floor, "{}", row.name());
+            match (&row.mode, &floor.mode) {
+                (LoadMode::Http(own, _), LoadMode::Http(other, _)) => {
+                    assert_eq!(own, other, "{}", row.name())
+                }
+                (own, other) => {
+                    assert_eq!(std::mem::discriminant(own), std::mem::discriminant(other), "{}", row.name())
+                }
+            }
+        }
+    }
 }

@@ -40,15 +40,40 @@ async fn check_http1(pieces: &[&[u8]], requires_token: bool) {
     assert_eq!(fast, hyper, "sent: {:?}", pieces.concat().escape_ascii().to_string());
 }
 
-/// What a connection answers to `bytes`, without the dates, whole and cut at every byte.
-pub async fn check_http1_cuts(bytes: &[u8]) -> String {
-    let whole = exchange(&[bytes], false, PlainRequests::FastPath).await;
-    for cut in 1..bytes.len() {
-        let (first, second) = bytes.split_at(cut);
-        let answers = exchange(&[first, second], false, PlainRequests::FastPath).await;
-        assert_eq!(answers, whole, "cut at {cut}: {:?}", bytes.escape_ascii().to_string());
+/// What a connection answers to these requests of a conversation, all sent at once: through hyper, and the same on the fast
+/// path, with every request cut in two after each number of bytes in `cuts`, and byte by byte.
+pub async fn check_http1_conversation(
+    requests: &[Vec<u8>],
+    cuts: impl Iterator<Item = usize>,
+    provider: fn() -> Arc<dyn Provider>,
+) -> String {
+    let bytes = requests.concat();
+    let serve = async |pieces: &[&[u8]], plain_requests| {
+        let providers = || vec![provider()];
+        without_random_values(exchange_with(service(false, providers), pieces, plain_requests).await)
+    };
+    let expected = serve(&[&bytes], PlainRequests::Hyper).await;
+    for cut in cuts {
+        let answers = serve(&cut_requests(requests, &bytes, cut), PlainRequests::FastPath).await;
+        assert_eq!(answers, expected, "each request cut at {cut}: {}", bytes.escape_ascii());
     }
-    whole
+    let answers = serve(&bytes.chunks(1).collect::<Vec<_>>(), PlainRequests::FastPath).await;
+    assert_eq!(answers, expected, "byte by byte: {}", bytes.escape_ascii());
+    expected
+}
+
+/// The pieces of `bytes`, which are the requests, where each of them is cut after so many bytes, if it is longer.
+fn cut_requests<'b>(requests: &[Vec<u8>], bytes: &'b [u8], cut: usize) -> Vec<&'b [u8]> {
+    let (mut pieces, mut start, mut request_start) = (Vec::new(), 0, 0);
+    for request in requests {
+        if cut < request.len() {
+            pieces.push(&bytes[start..request_start + cut]);
+            start = request_start + cut;
+        }
+        request_start += request.len();
+    }
+    pieces.push(&bytes[start..]);
+    pieces
 }
 
 /// What a client with access sends.
@@ -58,27 +83,35 @@ const TOKEN: &str = "a-token-of-the-test";
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(100);
 
 async fn exchange(pieces: &[&[u8]], requires_token: bool, plain_requests: PlainRequests) -> String {
+    // One server reads the heads of requests, so that its heads are checked each time; the other does not.
+    let mut reads_request_heads = true;
+    let providers = || {
+        reads_request_heads = !reads_request_heads;
+        let providers: Vec<Arc<dyn Provider>> =
+            vec![Arc::new(EchoProvider { reads_request_heads }), Arc::new(ScriptedProvider::default())];
+        providers
+    };
+    exchange_with(service(requires_token, providers), pieces, plain_requests).await
+}
+
+async fn exchange_with(service: HttpService, pieces: &[&[u8]], plain_requests: PlainRequests) -> String {
     let stream = ScriptedStream::new(pieces);
-    let service = Arc::new(service(requires_token));
-    let serving = fuzzing::serve_http1(service, stream.clone(), plain_requests);
+    let serving = fuzzing::serve_http1(Arc::new(service), stream.clone(), plain_requests);
     // How a connection fails is not part of the answer.
     let _ = tokio::time::timeout(EXCHANGE_TIMEOUT, serving).await;
     without_dates(&stream.output())
 }
 
-fn service(requires_token: bool) -> HttpService {
+/// `providers` are those of the main server, then those of the other.
+fn service(requires_token: bool, mut providers: impl FnMut() -> Vec<Arc<dyn Provider>>) -> HttpService {
     let tokens = requires_token.then(|| AccessTokens::single(TOKEN));
     let guard = Guard { tokens, allowed_origins: vec!["https://app.example".into()], ..Guard::default() };
-    // One server reads the heads of requests, so that its heads are checked each time; the other does not.
-    let server = |name: &str, reads_request_heads: bool| {
+    let mut server = |name: &str| {
         let config = Config::new(name, "1", Limits::default(), Arc::new(FakePlatform::new(1)));
-        Server::new(
-            config,
-            vec![Arc::new(EchoProvider { reads_request_heads }), Arc::new(ScriptedProvider::default())],
-        )
+        Server::new(config, providers())
     };
     HttpService {
-        servers: vec![server("main", false), server("echo", true)],
+        servers: vec![server("main"), server("echo")],
         guard,
         connection_limits: ConnectionLimits::default(),
         tls: None,
@@ -95,6 +128,18 @@ fn without_dates(output: &[u8]) -> String {
     let text = output.escape_ascii().to_string();
     let lines = text.split(r"\r\n").filter(|line| !line.starts_with("date: "));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Tasks run beside their connection and take random numbers, so what else is random depends on when they run.
+fn without_random_values(output: String) -> String {
+    let without = |output: String, key: &str| {
+        let mut parts = output.split(key);
+        let first = parts.next().unwrap_or_default();
+        let is_random = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let rest = parts.map(|part| part.trim_start_matches(is_random));
+        std::iter::once(first).chain(rest).collect::<Vec<_>>().join(key)
+    };
+    [r#"taskId\":\""#, r#"requestState\":\""#].into_iter().fold(output, without)
 }
 
 /// A tool that returns its arguments and the headers of the request.

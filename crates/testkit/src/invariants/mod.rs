@@ -31,7 +31,7 @@ pub use frames::frames;
 pub use fuzz_input::FuzzInput;
 pub use headers::headers;
 #[cfg(unix)]
-pub use http1::{check_http1_cuts, http1};
+pub use http1::{check_http1_conversation, http1};
 pub use pair::{input_for_seed, pair};
 pub use scan::scan;
 pub use seal::seal;

@@ -42,8 +42,11 @@ mod sse;
 mod stage_provider;
 mod transcript;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spile_core::Provider;
+use testkit::conformance::ConformanceProvider;
 
 /// Runs every transcript of a folder, at each version it names, and reports all differences.
 #[track_caller]
@@ -68,30 +71,65 @@ fn check(folder: &str) {
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
 }
 
-/// Every kind of message that a transcript sends over HTTP, at each version: however its request is cut into two pieces, the
-/// answer is the same.
-#[test]
-fn requests_of_transcripts_may_arrive_in_pieces_cut_anywhere() {
-    let folders = std::fs::read_dir(folder_of("")).expect("the folder is readable");
-    let mut requests = BTreeMap::new();
-    for folder in folders.map(|entry| entry.expect("the folder is readable")) {
-        if !folder.path().is_dir() {
-            continue;
-        }
-        let folder = folder.file_name().to_string_lossy().into_owned();
-        for file in transcripts_in(&folder_of(&folder)) {
-            let text = std::fs::read_to_string(&file).expect("a transcript is readable");
-            for script in transcript::parse("", &folder, &text) {
-                requests.extend(runner::http_requests(&script));
+/// However the requests of a transcript are cut into pieces, the fast path answers them as hyper does: in a session where it
+/// opens one, and all on one connection, where each is sent before the one before is answered.
+#[track_caller]
+fn check_pieces(folder: &str) {
+    let provider: fn() -> Arc<dyn Provider> = || Arc::new(ConformanceProvider::default());
+    let mut conversations = 0;
+    for file in transcripts_in(&folder_of(folder)) {
+        let text = std::fs::read_to_string(&file).expect("a transcript is readable");
+        for script in transcript::parse("", folder, &text) {
+            if script.transport != transcript::TransportKind::Http {
+                continue;
             }
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            let runtime = runtime.expect("a runtime");
+            let answers = |requests: &[Vec<u8>], step| {
+                let longest = requests.iter().map(Vec::len).max().unwrap_or(0);
+                let cuts = (0..longest).step_by(step);
+                runtime.block_on(testkit::invariants::check_http1_conversation(requests, cuts, provider))
+            };
+            // The random numbers of every connection are the same, so the session is, too.
+            let requests = runner::http_conversation(&script, "");
+            let opened = requests.get(..1).map(|first| answers(first, usize::MAX)).unwrap_or_default();
+            let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+            let requests = runner::http_conversation(&script, session.unwrap_or_default());
+            // Every byte of one conversation and of those about sessions, and of the others some.
+            let is_cut_everywhere = conversations == 0 || file.ends_with("sessions.txt");
+            let step = if is_cut_everywhere { 1 } else { 29 };
+            let all = answers(&requests, step);
+            assert!(all.starts_with("HTTP/1.1 ") || requests.is_empty(), "{}: {all}", file.display());
+            conversations += 1;
         }
     }
-    assert!(requests.len() > 10, "{:?}", requests.keys());
-    for (kind, request) in requests {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let answers = runtime.expect("a runtime").block_on(testkit::invariants::check_http1_cuts(&request));
-        assert!(answers.starts_with("HTTP/1.1 "), "{kind:?}: {answers}");
-    }
+    assert!(conversations > 0, "no transcript of {folder} is over HTTP");
+}
+
+#[test]
+fn pieces_of_requests_in_sessions() {
+    check_pieces("2025-11-25");
+}
+
+#[test]
+fn pieces_of_requests_in_older_sessions() {
+    check_pieces("2025-03-26");
+}
+
+#[test]
+fn pieces_of_requests_without_sessions() {
+    check_pieces("2026-07-28");
+}
+
+#[test]
+fn pieces_of_requests_of_both_eras() {
+    check_pieces("eras");
+}
+
+#[test]
+fn pieces_of_handshakes() {
+    check_pieces("handshake");
 }
 
 fn folder_of(name: &str) -> PathBuf {

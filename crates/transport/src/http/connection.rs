@@ -58,21 +58,47 @@ pub(crate) fn spawn(
             None => serve_plain(connection, context).await,
             Some((tls, session)) => Box::pin(serve_tls(connection, context, &tls, session)).await,
         };
-        match outcome {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "connection failed"),
-            Err(error) => tracing::debug!(%error, "connection failed before the first request"),
+        if let Err(error) = outcome {
+            tracing::debug!(%error, "connection failed");
         }
     });
     tracker.set_abort_handle(index, task.abort_handle());
 }
 
-/// The outer error is from before hyper started.
-type ServeResult = io::Result<hyper::Result<()>>;
+/// Why a connection ended without being closed in order.
+#[derive(Debug)]
+pub(crate) enum ConnectionError {
+    /// In the TLS handshake, or before the first request was read.
+    BeforeFirstRequest(io::Error),
+    /// After requests were answered.
+    Socket(io::Error),
+    Hyper(hyper::Error),
+}
+
+impl std::fmt::Display for ConnectionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::BeforeFirstRequest(error) => write!(f, "before the first request: {error}"),
+            Self::Socket(error) => error.fmt(f),
+            Self::Hyper(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ConnectionError {}
+
+impl From<hyper::Error> for ConnectionError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Hyper(error)
+    }
+}
+
+type ServeResult = Result<(), ConnectionError>;
 
 async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<ConnectionContext>) -> ServeResult {
     let local = context.local;
-    let sniffed = SniffedBytes::read(&connection.stream, local).await?;
+    let sniffed = SniffedBytes::read(&connection.stream, local).await;
+    let sniffed = sniffed.map_err(ConnectionError::BeforeFirstRequest)?;
     let protocol = sniffed.protocol(local).unwrap_or(match local {
         LocalEndpoint::Address(_) => Protocol::Http1,
         // The input ended before it was clear; a last line without a line break is a message.
@@ -80,19 +106,19 @@ async fn serve_plain(connection: Arc<TrackedConnection>, context: Arc<Connection
         LocalEndpoint::UnixSocket => Protocol::Pipe,
     });
     let mut socket = TrackedSocket { connection: connection.clone(), sniffed };
-    Ok(match protocol {
-        Protocol::Http2 => Box::pin(serve_http2(connection, context, socket)).await,
+    match protocol {
+        Protocol::Http2 => Ok(Box::pin(serve_http2(connection, context, socket)).await?),
         Protocol::Http1 => {
             let sniffed = std::mem::replace(&mut socket.sniffed, SniffedBytes::EMPTY);
             let first = sniffed.into_bytes_with_rest(&connection);
-            return serve_http1(connection, context, socket, &first, PlainRequests::FastPath).await;
+            serve_http1(connection, context, socket, first, PlainRequests::FastPath).await
         }
         #[cfg(unix)]
         Protocol::Pipe => {
             Box::pin(unix_pipe::serve(socket, &connection, &context.service)).await;
             Ok(())
         }
-    })
+    }
 }
 
 async fn serve_tls(
@@ -102,11 +128,14 @@ async fn serve_tls(
     session: Arc<TlsSession>,
 ) -> ServeResult {
     tls::reload_if_due(tls).await;
-    let protocol = session.handshake(&connection).await?;
+    let handshake = session.handshake(&connection).await;
+    let protocol = handshake.map_err(ConnectionError::BeforeFirstRequest)?;
     let socket = TlsSocket { connection: connection.clone(), session };
     match protocol {
-        AlpnProtocol::Http2 => Ok(serve_http2(connection, context, socket).await),
-        AlpnProtocol::Http1 => serve_http1(connection, context, socket, &[], PlainRequests::FastPath).await,
+        AlpnProtocol::Http2 => Ok(serve_http2(connection, context, socket).await?),
+        AlpnProtocol::Http1 => {
+            serve_http1(connection, context, socket, Vec::new(), PlainRequests::FastPath).await
+        }
     }
 }
 
@@ -122,7 +151,7 @@ async fn serve_http1<S: Io + Clone>(
     connection: Arc<TrackedConnection>,
     context: Arc<ConnectionContext>,
     socket: S,
-    first: &[u8],
+    first: Vec<u8>,
     plain_requests: PlainRequests,
 ) -> ServeResult {
     let handover = &context.handover;
@@ -133,14 +162,18 @@ async fn serve_http1<S: Io + Clone>(
         let service = service_fn(|request| route::handle(&context, request));
         Box::pin(builder.serve_connection(stream, service).with_upgrades())
     };
-    let mut fast_path = FastPath::new(socket.clone(), context.clone(), first, plain_requests);
+    let mut fast_path = FastPath::new(socket.clone(), context.clone(), &first, plain_requests);
+    // Not for as long as the connection lasts.
+    drop(first);
     // Made when it is first needed. It lasts as long as the connection, and waits while the fast path serves.
     let mut hyper = None;
     let mut shutdown_notified = false;
     loop {
-        match poll_fn(|cx| fast_path.poll(cx)).await? {
-            Exit::Closed => return Ok(Ok(())),
-            Exit::HandOver => handover.give(fast_path.take_input()),
+        match poll_fn(|cx| fast_path.poll(cx)).await {
+            Ok(Exit::Closed) => return Ok(()),
+            Ok(Exit::HandOver) => handover.give(fast_path.take_input()),
+            Err(error) if fast_path.has_served() => return Err(ConnectionError::Socket(error)),
+            Err(error) => return Err(ConnectionError::BeforeFirstRequest(error)),
         }
         let http_connection = hyper.get_or_insert_with(start_hyper).as_mut();
         let ended = serve_with_hyper(
@@ -155,7 +188,7 @@ async fn serve_http1<S: Io + Clone>(
             if let (Ok(()), Some(upgrade)) = (&result, context.take_pending_upgrade()) {
                 Box::pin(websocket::serve(upgrade, &connection, &context.service)).await;
             }
-            return Ok(result);
+            return Ok(result?);
         }
         fast_path.resume(&handover.take_back());
     }
@@ -179,7 +212,7 @@ pub(crate) async fn serve_http1_stream(
         LocalEndpoint::Address(address),
         Some(address),
     );
-    let served = serve_http1(connection, Arc::new(context), stream, &[], plain_requests).await?;
+    let served = serve_http1(connection, Arc::new(context), stream, Vec::new(), plain_requests).await;
     served.map_err(io::Error::other)
 }
 

@@ -1,7 +1,18 @@
 //! Plain requests, which hyper does not see, between others, which it does; and heads that are accepted again without
 //! being read again.
 
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use host::{Config, Server};
 use serde_json::Value;
+use spile_core::Limits;
+use testkit::FakePlatform;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use transport::fuzzing::{self, PlainRequests};
+use transport::http::{ConnectionLimits, HttpService};
 use transport::{AccessTokens, AuthThrottle, Guard};
 
 use crate::certificates::CertificateFolder;
@@ -150,6 +161,21 @@ fn a_head_that_was_accepted_waits_once_its_address_is_throttled() {
     assert_eq!(client.send_request(&with_token("s3cret")).status, 429);
 }
 
+/// Heads of all sizes in turn: those that are remembered, those that are forgotten for others, and those that are too long.
+#[test]
+fn heads_that_are_not_kept_are_accepted_each_time() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    for round in 0..3 {
+        for bytes in [10, 1_500, 1_600, 1_700, 3_900, 5_000, 7_500, 20] {
+            let request = post(ping(round)).with_header("X-Filler", &"f".repeat(bytes));
+            for _ in 0..2 {
+                assert_eq!(client.send_request(&request).status, 200, "{bytes} bytes, round {round}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_head_is_accepted_again_only_if_nothing_but_its_length_differs() {
     let server = TestServer::start();
@@ -172,5 +198,72 @@ fn a_head_is_accepted_again_only_if_nothing_but_its_length_differs() {
         ("the first again", host(first), 200),
     ] {
         assert_eq!(client.send_request(&request).status, status, "{what}");
+    }
+}
+
+/// A connection that breaks once its client has sent these bytes.
+#[derive(Clone)]
+struct BreakingStream {
+    bytes: Vec<u8>,
+}
+
+impl AsyncRead for BreakingStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+        }
+        buf.put_slice(&std::mem::take(&mut self.bytes));
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for BreakingStream {
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Why a connection has failed that breaks after these requests.
+fn failure_after(requests: &[Vec<u8>]) -> String {
+    let config = Config::new("one", "1", Limits::default(), Arc::new(FakePlatform::new(1)));
+    let service = HttpService {
+        servers: vec![Server::new(config, Vec::new())],
+        guard: Guard::default(),
+        connection_limits: ConnectionLimits::default(),
+        tls: None,
+        http_sse: false,
+        failed_servers: Vec::new(),
+        page: None,
+        has_main_server: true,
+        directory: None,
+        admin: None,
+    };
+    let stream = BreakingStream { bytes: requests.concat() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let served = runtime.block_on(fuzzing::serve_http1(Arc::new(service), stream, PlainRequests::FastPath));
+    served.expect_err("the connection breaks").to_string()
+}
+
+#[test]
+fn a_connection_that_breaks_says_whether_it_had_served_requests() {
+    let ping = post(ping(1)).to_bytes();
+    for (requests, expected) in [
+        (vec![], "before the first request: connection reset"),
+        (vec![ping.clone()], "connection reset"),
+        (vec![ping.clone(), ping], "connection reset"),
+    ] {
+        assert_eq!(failure_after(&requests), expected);
     }
 }

@@ -64,31 +64,54 @@ struct HttpConnection {
     responses: HashMap<String, Response>,
 }
 
-/// The requests that a transcript sends over HTTP, without a session, one for each method and version.
-pub fn http_requests(script: &Transcript) -> Vec<((String, String), Vec<u8>)> {
-    if script.transport != TransportKind::Http {
-        return Vec::new();
+/// What a transcript sends over HTTP on its main connection, as one client sends it that waits for no answer: in a session
+/// with this id, if it opens one. Streams are not opened: they would never end.
+pub fn http_conversation(script: &Transcript, session: &str) -> Vec<Vec<u8>> {
+    let (mut requests, mut own_headers, mut in_session) = (Vec::new(), Vec::new(), false);
+    let mut variables = script.variables.clone();
+    variables.push(("session".into(), session.to_owned()));
+    for step in script.steps.iter().filter(|step| step.connection.is_empty()) {
+        let (method, message, body) = match &step.action {
+            Action::Let { name, text } => {
+                variables.push((name.clone(), substitute(text, &variables)));
+                continue;
+            }
+            Action::Header { name, value } => {
+                own_headers.push((name.clone(), substitute(value, &variables)));
+                continue;
+            }
+            Action::Send { text, .. } => {
+                let text = substitute(text, &variables);
+                ("POST", serde_json::from_str(&text).unwrap_or_default(), text.into_bytes())
+            }
+            Action::Raw(bytes) => ("POST", Value::Null, bytes.clone()),
+            Action::Request("DELETE") => ("DELETE", Value::Null, Vec::new()),
+            _ => continue,
+        };
+        let mut headers = standard_headers(&message);
+        if headers.len() == STANDARD_HEADERS_MIN && in_session {
+            headers.push(("Mcp-Session-Id".into(), session.to_owned()));
+            headers.push(("MCP-Protocol-Version".into(), script.version.clone()));
+        }
+        in_session |= message["method"] == "initialize";
+        let headers = with_own_headers(headers, std::mem::take(&mut own_headers));
+        let mut request = format!("{method} /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += &format!("Content-Length: {}\r\n\r\n", body.len());
+        requests.push([request.into_bytes(), body].concat());
     }
-    let messages = script.steps.iter().filter_map(|step| match &step.action {
-        Action::Send { text, .. } => Some(substitute(text, &script.variables)),
-        _ => None,
-    });
-    messages
-        .map(|text| {
-            let message: Value = serde_json::from_str(&text).unwrap_or_default();
-            let mut head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n".to_owned();
-            let mut headers = standard_headers(&message);
-            if headers.len() == STANDARD_HEADERS_MIN {
-                headers.push(("MCP-Protocol-Version".into(), script.version.clone()));
-            }
-            for (name, value) in headers {
-                head += &format!("{name}: {value}\r\n");
-            }
-            let request = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());
-            let method = message["method"].as_str().unwrap_or("no method").to_owned();
-            ((method, script.version.clone()), request.into_bytes())
-        })
-        .collect()
+    requests
+}
+
+/// The headers of a request, with those that the transcript names for it, or without: `-Accept`.
+fn with_own_headers(standard: Vec<(String, String)>, own: Vec<(String, String)>) -> Vec<(String, String)> {
+    let replaced =
+        |name: &str| own.iter().any(|(own, _)| own.trim_start_matches('-').eq_ignore_ascii_case(name));
+    let mut headers: Vec<_> = standard.into_iter().filter(|(name, _)| !replaced(name)).collect();
+    headers.extend(own.into_iter().filter(|(name, _)| !name.starts_with('-')));
+    headers
 }
 
 /// `Content-Type` and `Accept`.
@@ -318,11 +341,7 @@ impl HttpConnection {
         if let Some(before) = self.responses.get_mut(on) {
             check_unread(before)?;
         }
-        let own = std::mem::take(&mut self.headers);
-        let replaced =
-            |name: &str| own.iter().any(|(own, _)| own.trim_start_matches('-').eq_ignore_ascii_case(name));
-        let mut headers: Vec<_> = standard.into_iter().filter(|(name, _)| !replaced(name)).collect();
-        headers.extend(own.into_iter().filter(|(name, _)| !name.starts_with('-')));
+        let headers = with_own_headers(standard, std::mem::take(&mut self.headers));
         let response = Response::send(self.server.address, method, "/mcp", &headers, body)?;
         self.responses.insert(on.to_owned(), response);
         Ok(())

@@ -19,7 +19,6 @@ use crate::guard::{GuardGeneration, Origin};
 use crate::http::directory::ServerRef;
 use crate::http::post::{self, PostHead};
 use crate::http::route::ConnectionContext;
-use crate::http::strict::parse_decimal;
 use crate::request_headers::{HeaderLines, HeaderSpan, RequestHeaders};
 
 /// A head that the guard and content negotiation accepted, for one of the servers.
@@ -27,6 +26,8 @@ pub(super) struct AcceptedHead {
     bytes: Box<[u8]>,
     fields: Vec<HeaderSpan>,
     length_digits: Range<usize>,
+    /// A length with more digits is read again.
+    length_digits_max: usize,
     message_fields: MessageFields,
     ticket_memo: TicketMemo,
     server: AcceptedServer,
@@ -112,6 +113,7 @@ impl AcceptedHead {
         Some(Self {
             bytes: head.bytes.into(),
             length_digits: head.length_digits.clone(),
+            length_digits_max: head.length_digits_max.min(LENGTH_DIGITS_MAX),
             message_fields: MessageFields {
                 protocol_version: MessageField::new(head, "mcp-protocol-version"),
                 method: MessageField::new(head, "mcp-method"),
@@ -165,17 +167,26 @@ impl AcceptedHead {
         std::str::from_utf8(target).unwrap_or_default()
     }
 
-    /// If `bytes` start with this head but for the digits of the length: how long the head is, and the body.
+    /// If `bytes` start with this head but for the digits of the length: how long the head is, and the body. Only as many
+    /// digits as the strict reader accepts on this line.
     #[inline]
     fn match_length(&self, bytes: &[u8]) -> Option<(usize, usize)> {
         let Range { start, end } = self.length_digits;
         let rest = bytes.strip_prefix(&self.bytes[..start])?;
-        let digits = rest.iter().take(LENGTH_DIGITS_MAX + 1).take_while(|byte| byte.is_ascii_digit()).count();
-        if !(1..=LENGTH_DIGITS_MAX).contains(&digits) || !rest[digits..].starts_with(&self.bytes[end..]) {
+        let (mut digits, mut body_bytes) = (0, 0);
+        while let Some(byte) = rest.get(digits)
+            && byte.is_ascii_digit()
+        {
+            digits += 1;
+            if digits > self.length_digits_max {
+                return None;
+            }
+            body_bytes = body_bytes * 10 + usize::from(byte - b'0');
+        }
+        if digits == 0 || !rest[digits..].starts_with(&self.bytes[end..]) {
             return None;
         }
-        let body_bytes = parse_decimal(&rest[..digits])?;
-        Some((self.bytes.len() - (end - start) + digits, usize::try_from(body_bytes).ok()?))
+        Some((self.bytes.len() - (end - start) + digits, body_bytes))
     }
 
     /// Whether the head would be accepted now as it was then.
@@ -186,9 +197,11 @@ impl AcceptedHead {
             && self.server(context).is_some_and(|server| !server.reads_request_heads())
     }
 
-    /// A head of a server that may go away, or whose text matters to code, is checked each time.
+    /// A head of a server that may go away, or whose text matters to code, is checked each time. So is a long one.
     fn can_be_kept(&self) -> bool {
-        matches!(self.server, AcceptedServer::Fixed(_)) && self.identity.request_head.is_none()
+        matches!(self.server, AcceptedServer::Fixed(_))
+            && self.identity.request_head.is_none()
+            && self.bytes.len() <= KEPT_BYTES_MAX
     }
 }
 
@@ -198,12 +211,15 @@ const LENGTH_DIGITS_MAX: usize = 6;
 /// A client that uses a few tools in turn sends a few heads in turn.
 const HEADS_MAX: usize = 4;
 
+/// The size of all heads that a connection keeps while it waits for its next request. Four heads with a signed token each
+/// fit.
+const KEPT_BYTES_MAX: usize = 4 << 10;
+
 /// The accepted heads of one connection. Never shared between connections.
 #[derive(Default)]
 pub(super) struct HeadMemo {
+    /// The oldest first.
     heads: Vec<AcceptedHead>,
-    /// Where the next new head goes.
-    next: usize,
 }
 
 /// A request whose head is accepted: which head of the memo, and the sizes.
@@ -231,7 +247,7 @@ impl HeadMemo {
                 if head.is_current(context) {
                     return Some(AcceptedRequest { head_index, head_bytes, body_bytes });
                 }
-                self.heads.swap_remove(head_index);
+                self.heads.remove(head_index);
                 break;
             }
         }
@@ -242,19 +258,20 @@ impl HeadMemo {
     fn check(&mut self, bytes: &[u8], context: &ConnectionContext) -> Option<AcceptedRequest> {
         let head = PlainHead::parse(bytes)?;
         let accepted = AcceptedHead::check(&head, context)?;
-        let head_index = match self.heads.len() {
-            len if len < HEADS_MAX => {
-                self.heads.push(accepted);
-                len
-            }
-            _ => {
-                let index = self.next % HEADS_MAX;
-                self.next = index + 1;
-                self.heads[index] = accepted;
-                index
-            }
-        };
+        if accepted.can_be_kept() {
+            self.make_room(accepted.bytes.len());
+        }
+        let head_index = self.heads.len();
+        self.heads.push(accepted);
         Some(AcceptedRequest { head_index, head_bytes: head.bytes.len(), body_bytes: head.body_bytes })
+    }
+
+    /// Forgets the oldest heads until one of `bytes` can be kept.
+    fn make_room(&mut self, bytes: usize) {
+        let mut kept_bytes: usize = self.heads.iter().map(|head| head.bytes.len()).sum();
+        while self.heads.len() >= HEADS_MAX || kept_bytes + bytes > KEPT_BYTES_MAX {
+            kept_bytes -= self.heads.remove(0).bytes.len();
+        }
     }
 
     #[inline]
@@ -266,7 +283,7 @@ impl HeadMemo {
     #[inline]
     pub(super) fn release(&mut self, request: &AcceptedRequest) {
         if self.get(request).is_some_and(|head| !head.can_be_kept()) {
-            self.heads.swap_remove(request.head_index);
+            self.heads.remove(request.head_index);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use spile_core::text::is_token_byte;
 
-use crate::http::strict::{BodyFraming, HeadScan, RequestHead};
+use crate::http::strict::{BodyFraming, HeadScan, RequestHead, length_digits_max};
 use crate::request_headers::{HeaderLines, HeaderSpan};
 
 /// A longer head is for hyper.
@@ -23,6 +23,8 @@ pub(super) struct PlainHead<'b> {
     pub(super) fields: Vec<HeaderSpan>,
     /// The digits of `Content-Length`.
     pub(super) length_digits: Range<usize>,
+    /// How many digits the strict reader would accept on that line.
+    pub(super) length_digits_max: usize,
     pub(super) body_bytes: usize,
 }
 
@@ -39,7 +41,8 @@ impl<'b> PlainHead<'b> {
             return None;
         }
         let mut reader = RequestHead::START;
-        let HeadScan::Complete { bytes: end, framing: BodyFraming::Length(length) } = reader.scan(scanned)
+        let HeadScan::Complete { bytes: end, framing: BodyFraming::Length(body_bytes) } =
+            reader.scan(scanned)
         else {
             return None;
         };
@@ -47,7 +50,7 @@ impl<'b> PlainHead<'b> {
         let mut lines = Lines { head, offset: 0 };
         let target = lines.next()?.strip_prefix(b"POST ")?.strip_suffix(b" HTTP/1.1")?;
         let path = std::str::from_utf8(target).ok().filter(|path| path.bytes().all(is_plain_path_byte))?;
-        let (mut fields, mut length_digits) = (Vec::with_capacity(16), None);
+        let (mut fields, mut length) = (Vec::with_capacity(16), None);
         loop {
             let start = lines.offset;
             let line = lines.next()?;
@@ -60,7 +63,9 @@ impl<'b> PlainHead<'b> {
             let field = parse_header(line, start)?;
             let (name, value) = split(head, &field);
             if name.eq_ignore_ascii_case(b"content-length") {
-                length_digits = Some(usize::from(field.value.start)..usize::from(field.value.end));
+                let digits = usize::from(field.value.start)..usize::from(field.value.end);
+                let digits_max = length_digits_max(line.len() + "\r".len(), digits.len());
+                length = Some((digits, digits_max));
             } else if !is_harmless(name, value) {
                 return None;
             }
@@ -70,8 +75,9 @@ impl<'b> PlainHead<'b> {
         if lines.offset != end {
             return None;
         }
-        let body_bytes = usize::try_from(length).ok()?;
-        Some(Self { bytes: head, path, fields, length_digits: length_digits?, body_bytes })
+        let (length_digits, length_digits_max) = length?;
+        let body_bytes = usize::try_from(body_bytes).ok()?;
+        Some(Self { bytes: head, path, fields, length_digits, length_digits_max, body_bytes })
     }
 
     pub(super) fn headers(&self) -> HeaderLines<'_> {

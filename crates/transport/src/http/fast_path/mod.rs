@@ -11,7 +11,9 @@
 //! both. After a request that hyper answered, the connection comes back here.
 
 mod accepted_head;
+mod buffers;
 mod head;
+mod input;
 mod output;
 
 use std::io;
@@ -21,10 +23,11 @@ use std::task::{Context, Poll, ready};
 
 use host::{CompleteReply, HttpReply, PostReply};
 use http::Response;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use self::accepted_head::{AcceptedRequest, HeadMemo};
-use self::head::HEAD_BYTES_MAX;
+use self::buffers::Buffers;
+use self::input::Input;
 use self::output::{Connection, Output};
 use super::body::Body;
 use super::post::{self, ResponseFuture};
@@ -84,21 +87,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
         first: &[u8],
         plain_requests: PlainRequests,
     ) -> Self {
-        Self {
+        let mut fast_path = Self {
             socket,
             plain_requests,
             context,
-            input: Input::new(first),
+            input: Input::default(),
             output: Output::default(),
             memo: HeadMemo::default(),
             state: State::Reading(None),
             has_served: false,
-        }
+        };
+        fast_path.fill(first);
+        fast_path
+    }
+
+    /// Whether a request was answered on this connection.
+    pub(super) fn has_served(&self) -> bool {
+        self.has_served
     }
 
     /// What was read and not answered, for hyper.
     pub(super) fn take_input(&mut self) -> Vec<u8> {
-        let unread = self.input.take();
+        let unread = self.input.unread().to_vec();
+        self.release_buffers();
         if !unread.is_empty() {
             // The request has started, whatever was answered before it.
             self.context.connection.on_read();
@@ -108,8 +119,33 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
 
     /// Continues after hyper has answered a request, with the bytes behind it.
     pub(super) fn resume(&mut self, unread: &[u8]) {
-        self.input.fill(unread);
+        self.fill(unread);
         self.has_served = true;
+    }
+
+    fn fill(&mut self, unread: &[u8]) {
+        if !unread.is_empty() {
+            self.acquire_buffers();
+            self.input.fill(unread);
+        }
+    }
+
+    #[inline]
+    fn acquire_buffers(&mut self) {
+        if !self.input.has_buffer() {
+            let Buffers { input, output } = buffers::take();
+            self.input.set_buffer(input);
+            self.output.set_buffer(output);
+        }
+    }
+
+    /// Nothing is left in them.
+    #[inline]
+    fn release_buffers(&mut self) {
+        if self.input.has_buffer() {
+            let (input, output) = (self.input.take_buffer(), self.output.take_buffer());
+            buffers::give_back(Buffers { input, output });
+        }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Exit>> {
@@ -151,9 +187,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
                 NextRequest::NotPlain => return Poll::Ready(Ok(Some(self.hand_over()))),
                 NextRequest::Incomplete => {}
             }
-            if ready!(self.input.poll_fill(&mut self.socket, cx))? == 0 {
+            self.acquire_buffers();
+            let Poll::Ready(read) = self.input.poll_fill(&mut self.socket, cx) else {
+                if self.input.is_empty() {
+                    self.release_buffers();
+                }
+                return Poll::Pending;
+            };
+            if read? == 0 {
                 // hyper knows what to do with half a request.
-                let is_between = self.input.unread().is_empty();
+                let is_between = self.input.is_empty();
                 return Poll::Ready(Ok(if is_between { self.close() } else { Some(self.hand_over()) }));
             }
         }
@@ -290,7 +333,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> FastPath<S> {
     /// As hyper shuts down: an idle connection closes, and one with a request, or without any yet, serves it first.
     #[cold]
     fn shut_down(&mut self) -> Option<Exit> {
-        if self.has_served && self.input.unread().is_empty() { self.close() } else { Some(self.hand_over()) }
+        if self.has_served && self.input.is_empty() { self.close() } else { Some(self.hand_over()) }
     }
 
     fn close(&mut self) -> Option<Exit> {
@@ -310,71 +353,4 @@ enum NextRequest {
     /// There is nothing, or a part of a body.
     Incomplete,
     NotPlain,
-}
-
-/// Bytes from the socket.
-struct Input {
-    bytes: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Input {
-    fn new(first: &[u8]) -> Self {
-        let mut input = Self { bytes: vec![0; HEAD_BYTES_MAX], start: 0, end: 0 };
-        input.fill(first);
-        input
-    }
-
-    #[inline]
-    fn unread(&self) -> &[u8] {
-        &self.bytes[self.start..self.end]
-    }
-
-    #[inline]
-    fn consume(&mut self, bytes: usize) {
-        self.start += bytes;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        let unread = self.unread().to_vec();
-        (self.start, self.end) = (0, 0);
-        unread
-    }
-
-    /// Replaces the content.
-    fn fill(&mut self, bytes: &[u8]) {
-        (self.start, self.end) = (0, 0);
-        self.reserve(bytes.len());
-        self.bytes[..bytes.len()].copy_from_slice(bytes);
-        self.end = bytes.len();
-    }
-
-    /// Makes room for `bytes` from the first unread one.
-    fn reserve(&mut self, bytes: usize) {
-        if self.start > 0 {
-            self.bytes.copy_within(self.start..self.end, 0);
-            (self.start, self.end) = (0, self.end - self.start);
-        }
-        if self.bytes.len() < bytes {
-            self.bytes.resize(bytes, 0);
-        }
-    }
-
-    /// Reads what the socket has, as far as there is room.
-    #[inline]
-    fn poll_fill(
-        &mut self,
-        socket: &mut (impl AsyncRead + Unpin),
-        cx: &mut Context<'_>,
-    ) -> Poll<io::Result<usize>> {
-        let mut buf = ReadBuf::new(&mut self.bytes[self.end..]);
-        ready!(Pin::new(socket).poll_read(cx, &mut buf))?;
-        let read = buf.filled().len();
-        self.end += read;
-        Poll::Ready(Ok(read))
-    }
 }

@@ -32,12 +32,31 @@ impl Output {
         self.head.len() + self.body.len() - self.written
     }
 
+    /// Writes the next head into this buffer, which is empty.
+    #[inline]
+    pub(super) fn set_buffer(&mut self, buffer: Vec<u8>) {
+        self.head = buffer;
+    }
+
+    #[inline]
+    pub(super) fn take_buffer(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.head)
+    }
+
     /// A JSON response without headers of its own.
     #[inline]
     pub(super) fn start_json(&mut self, status: u16, body: Vec<u8>, tick: u32) {
-        self.status_line(status);
-        self.head.extend_from_slice(b"content-type: application/json\r\ncontent-length: ");
-        self.finish_head(body, tick, Connection::KeepAlive);
+        debug_assert!(self.head.is_empty());
+        match status {
+            200 => self
+                .head
+                .extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: "),
+            _ => {
+                self.status_line(status);
+                self.head.extend_from_slice(b"\r\ncontent-type: application/json\r\ncontent-length: ");
+            }
+        }
+        self.finish_with_length(body, tick, Connection::KeepAlive);
     }
 
     /// Any other response whose body is complete.
@@ -49,44 +68,37 @@ impl Output {
         tick: u32,
         connection: Connection,
     ) {
+        debug_assert!(self.head.is_empty());
         let status = response.status();
         self.status_line(status.as_u16());
         for (name, value) in response.headers() {
+            self.head.extend_from_slice(b"\r\n");
             self.head.extend_from_slice(name.as_str().as_bytes());
             self.head.extend_from_slice(b": ");
             self.head.extend_from_slice(value.as_bytes());
-            self.head.extend_from_slice(b"\r\n");
         }
         // RFC 9110, 8.6: a 204 has no length.
         if status == StatusCode::NO_CONTENT {
-            self.finish_head_without_length(tick, connection);
+            self.finish_head(tick, connection);
         } else {
-            self.head.extend_from_slice(b"content-length: ");
-            self.finish_head(body, tick, connection);
+            self.head.extend_from_slice(b"\r\ncontent-length: ");
+            self.finish_with_length(body, tick, connection);
         }
     }
 
-    #[inline]
-    fn status_line(&mut self, status: u16) {
-        debug_assert!(self.head.is_empty());
-        match status {
-            200 => self.head.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
-            _ => self.other_status_line(status),
-        }
-    }
-
+    /// Without its line break, as every line until the head is finished.
     #[cold]
-    fn other_status_line(&mut self, status: u16) {
+    fn status_line(&mut self, status: u16) {
         let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let reason = status.canonical_reason().unwrap_or("<none>");
-        self.head.extend_from_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).as_bytes());
+        self.head.extend_from_slice(format!("HTTP/1.1 {} {reason}", status.as_str()).as_bytes());
     }
 
+    /// After `content-length: `.
     #[inline]
-    fn finish_head(&mut self, body: Vec<u8>, tick: u32, connection: Connection) {
+    fn finish_with_length(&mut self, body: Vec<u8>, tick: u32, connection: Connection) {
         json::write::integer(&mut self.head, body.len() as i64);
-        self.head.extend_from_slice(b"\r\n");
-        self.finish_head_without_length(tick, connection);
+        self.finish_head(tick, connection);
         if body.len() <= COPIED_BODY_BYTES_MAX {
             self.head.extend_from_slice(&body);
         } else {
@@ -95,13 +107,11 @@ impl Output {
     }
 
     #[inline]
-    fn finish_head_without_length(&mut self, tick: u32, connection: Connection) {
+    fn finish_head(&mut self, tick: u32, connection: Connection) {
         if let Connection::Close = connection {
-            self.head.extend_from_slice(b"connection: close\r\n");
+            self.head.extend_from_slice(b"\r\nconnection: close");
         }
-        self.head.extend_from_slice(b"date: ");
         self.head.extend_from_slice(self.date.at(tick));
-        self.head.extend_from_slice(b"\r\n\r\n");
     }
 
     /// Writes until the socket has taken everything.
@@ -160,14 +170,14 @@ pub(super) enum Connection {
     Close,
 }
 
-/// The `Date` of responses, formatted again when the connection tracker's clock has moved.
+/// The end of heads, with the `Date`, which is formatted again when the connection tracker's clock has moved.
 #[derive(Default)]
 struct DateCache {
     tick: u32,
     text: Option<[u8; DATE_BYTES]>,
 }
 
-const DATE_BYTES: usize = "Sun, 06 Nov 1994 08:49:37 GMT".len();
+const DATE_BYTES: usize = "\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\r\n".len();
 
 impl DateCache {
     #[inline]
@@ -182,6 +192,7 @@ impl DateCache {
 #[cold]
 fn format_now() -> [u8; DATE_BYTES] {
     let mut text = [b' '; DATE_BYTES];
-    text.copy_from_slice(httpdate::fmt_http_date(SystemTime::now()).as_bytes());
+    let end = format!("\r\ndate: {}\r\n\r\n", httpdate::fmt_http_date(SystemTime::now()));
+    text.copy_from_slice(end.as_bytes());
     text
 }

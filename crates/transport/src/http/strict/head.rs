@@ -26,7 +26,7 @@ const CONTENT_LENGTH: &[u8] = b"content-length:";
 const TRANSFER_ENCODING: &[u8] = b"transfer-encoding:";
 const UPGRADE: &[u8] = b"upgrade:";
 
-/// Enough for a `Content-Length` line with some whitespace.
+/// Enough for a `Content-Length` line with some whitespace. A longer one is refused.
 const LINE_BYTES_MAX: usize = 48;
 
 struct Violation;
@@ -193,8 +193,13 @@ fn header_value<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     start.iter().zip(name).all(|(byte, wanted)| byte | 0x20 == *wanted).then_some(value)
 }
 
+/// How many digits a `Content-Length` line may have, if one that has `digits` of them is `line_bytes` long, with its CR.
+pub(in crate::http) fn length_digits_max(line_bytes: usize, digits: usize) -> usize {
+    LINE_BYTES_MAX.saturating_sub(line_bytes - digits)
+}
+
 /// A decimal number with optional whitespace around it.
-pub(in crate::http) fn parse_decimal(value: &[u8]) -> Option<u64> {
+fn parse_decimal(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     let next = |number: u64, byte: &u8| {
         let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;

@@ -25,7 +25,7 @@ use chunked::ChunkedBody;
 use error_response::ReplacedResponse;
 pub(super) use handover::Handover;
 use handover::Replay;
-pub(super) use head::{BodyFraming, HeadScan, RequestHead, parse_decimal};
+pub(super) use head::{BodyFraming, HeadScan, RequestHead, length_digits_max};
 
 /// A connection whose incoming requests are checked.
 pub(super) struct StrictHttp1Stream<S> {
