@@ -15,12 +15,12 @@ use crate::cache::Cache;
 use crate::{build, sh};
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N]; `judges sqlmap --sample`: what CI runs";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|replay|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N]; `judges sqlmap --sample`: what CI runs";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
     judge: Option<String>,
-    /// Rounds of `kill` and `refresh`; `reload` and `gateway` scale their own from it.
+    /// Rounds of `kill`, `refresh` and `replay`; `reload` and `gateway` scale their own from it.
     rounds: u32,
     seed: u64,
 }
@@ -57,6 +57,14 @@ pub fn run(args: &[String]) -> Result<()> {
         let mut tests = sh::cargo();
         tests.args(["test", "--release", "-p", "servers", "--test", "it", "three_processes"]);
         sh::run(tests.env("SPILE_REFRESHES", request.rounds.to_string()))?;
+    }
+    if wanted("replay") {
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "script", "--test", "it", "rounds_can_be_cut"]);
+        sh::run(tests.env("SPILE_REPLAYS", request.rounds.to_string()))?;
+        let mut tests = sh::cargo();
+        tests.args(["test", "--release", "-p", "spile", "--test", "it", "handlers_survive_a_restart"]);
+        sh::run(tests.env("SPILE_REPLAYS", (request.rounds / 20).max(1).to_string()))?;
     }
     if wanted("gateway") {
         let mut tests = sh::cargo();
@@ -137,8 +145,8 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
         match arg.as_str() {
             "--rounds" => request.rounds = number()?.try_into().context("too many rounds")?,
             "--seed" => request.seed = number()?,
-            name @ ("kill" | "reload" | "refresh" | "gateway" | "tenants" | "restarts" | "sqlmap"
-            | "page" | "tables" | "openapi")
+            name @ ("kill" | "reload" | "refresh" | "replay" | "gateway" | "tenants" | "restarts"
+            | "sqlmap" | "page" | "tables" | "openapi")
                 if request.judge.is_none() =>
             {
                 request.judge = Some(name.to_owned());
