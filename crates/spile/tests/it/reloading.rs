@@ -143,11 +143,11 @@ fn over_a_websocket_each_era_is_notified_once() {
 }
 
 /// A response that goes on, event by event.
-struct EventStream(Receiver<String>);
+pub struct EventStream(Receiver<String>);
 
 impl EventStream {
     /// A request whose answer is a stream.
-    fn open(served: &HttpServer, head: &str, body: &str) -> Self {
+    pub fn open(served: &HttpServer, head: &str, body: &str) -> Self {
         let mut stream = TcpStream::connect(served.address).expect("it listens");
         let (address, length) = (served.address, body.len());
         let request = format!(
@@ -158,7 +158,7 @@ impl EventStream {
     }
 
     /// The next piece of data that is a message.
-    fn next(&self) -> String {
+    pub fn next(&self) -> String {
         loop {
             let line = self.0.recv_timeout(TEST_TIMEOUT).expect("it goes on");
             if let Some(data) = line.strip_prefix("data: ").filter(|data| data.starts_with('{')) {
