@@ -1,4 +1,5 @@
-//! `cargo xtask bench start`: from process start to the first response, and the size of the binary.
+//! `cargo xtask bench start`: from process start to the first response, the size of the binary, and how long a changed tool
+//! takes.
 //!
 //! The clock starts before the process does and stops at the response to a `tools/call` on a pipe, after the
 //! handshake. The peers take turns, so that a noisy minute hits all of them.
@@ -10,6 +11,7 @@ use anyhow::Context;
 
 use super::gates::{self, Bound, Gate};
 use super::peers::{Binaries, Peer, StdioPeer};
+use super::reload;
 use super::report::median;
 use crate::sh;
 
@@ -40,6 +42,8 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         let (time_ms, ratio) = (of(median(&times_ms[at])), of(over_base(at)));
         println!("  {:<30}{time_ms:>9.2} ms{ratio:>9.2}x rmcp", peer.name());
     }
+    let changed_ms = reload::changed_tool_ms(&binaries, rounds)?;
+    println!("  a changed tool, from its write to the first answer{changed_ms:>9.2} ms");
     let bytes =
         stripped_bytes(&binaries).context("no `strip` here; install it with `apt install binutils`")?;
     gates::print_and_check(&[
@@ -54,6 +58,12 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
             bound: Bound::AtMost(32.0),
             value: Some(bytes as f64 / 1e6),
             unit: " MB",
+        },
+        Gate {
+            name: "a changed tool, from its write to the first answer",
+            bound: Bound::AtMost(50.0),
+            value: Some(changed_ms),
+            unit: " ms",
         },
     ])
 }
