@@ -223,6 +223,8 @@ declare namespace Spile {
     task?: "never" | "optional" | "required";
     /** The time limit of a call. */
     timeoutMs?: number;
+    /** Whether all callers see the same module state. Without it, each has its own. */
+    sharedState?: boolean;
     _meta?: { [name: string]: Json };
   }
 

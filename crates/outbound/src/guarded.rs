@@ -3,7 +3,9 @@
 //! A name is resolved once, its addresses are judged, and the connection goes to one that was judged: what the name means a
 //! moment later does not matter. A proxy would resolve the name again, so none is used. Redirects are the caller's to follow.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -55,7 +57,11 @@ pub enum GuardedError {
 
 impl GuardedClient {
     pub fn new(options: &OutboundOptions) -> Result<Self, OutboundError> {
-        let builder = builder(options)?.dns_resolver(Arc::new(GuardedResolver)).timeout(REQUEST_TIMEOUT);
+        Self::with_names(options, GuardedResolver(Arc::new(SystemNames)))
+    }
+
+    fn with_names(options: &OutboundOptions, names: GuardedResolver) -> Result<Self, OutboundError> {
+        let builder = builder(options)?.dns_resolver(Arc::new(names)).timeout(REQUEST_TIMEOUT);
         build(builder, true).map(Self)
     }
 
@@ -105,16 +111,36 @@ fn check_url(url: &Url) -> Result<(), GuardedError> {
         Some(Host::Domain(_)) => return Ok(()),
         None => return Err(GuardedError::Scheme(url.scheme().to_owned())),
     };
-    if is_link_local(address) { Err(GuardedError::ForbiddenAddress(address)) } else { Ok(()) }
+    if is_link_local(address) || is_metadata_service(address) {
+        return Err(GuardedError::ForbiddenAddress(address));
+    }
+    Ok(())
 }
 
-struct GuardedResolver;
+/// Where names lead.
+trait Names: Send + Sync {
+    fn look_up(&self, name: String) -> Lookup;
+}
+
+type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+struct SystemNames;
+
+impl Names for SystemNames {
+    fn look_up(&self, name: String) -> Lookup {
+        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
+    }
+}
+
+/// Judges what names lead to. The connection goes to what it returns: nothing looks the name up again.
+struct GuardedResolver(Arc<dyn Names>);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
+        let lookup = self.0.look_up(name.as_str().to_owned());
         Box::pin(async move {
             let is_own = name.as_str() == "localhost" || name.as_str().ends_with(".localhost");
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NameResolutionError)?;
+            let found = lookup.await.map_err(NameResolutionError)?;
             let mut allowed = Vec::new();
             for address in found {
                 let ip = address.ip().to_canonical();
@@ -127,6 +153,19 @@ impl Resolve for GuardedResolver {
             }
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
+    }
+}
+
+/// Where clouds have their metadata service beside the link-local addresses.
+fn is_metadata_service(address: IpAddr) -> bool {
+    const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
+    const V6: [Ipv6Addr; 2] = [
+        Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+    ];
+    match address.to_canonical() {
+        IpAddr::V4(ip) => V4.contains(&ip),
+        IpAddr::V6(ip) => V6.contains(&ip) || embedded_v4(ip).is_some_and(|ip| V4.contains(&ip)),
     }
 }
 
@@ -187,7 +226,18 @@ fn embedded_v4(ip: Ipv6Addr) -> Option<Ipv4Addr> {
 
 #[cfg(test)]
 mod tests {
-    use super::{GuardedError, check_url, is_public};
+    use std::net::IpAddr;
+    use std::sync::{Arc, Mutex};
+
+    use reqwest::dns::Resolve as _;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::{
+        GuardedClient, GuardedError, GuardedRequest, GuardedResolver, GuardedResponse, Lookup, Names,
+        SystemNames, check_url, is_public,
+    };
+    use crate::OutboundOptions;
 
     #[test]
     fn addresses_that_only_this_network_can_reach_are_not_public() {
@@ -243,6 +293,11 @@ mod tests {
             "http://[::ffff:169.254.169.254]/",
             "http://[::ffff:a9fe:a9fe]/",
             "http://[fe80::1]/",
+            "http://[::ffff:a9fe:a9fe]:8080/",
+            "http://[2002:a9fe:a9fe::1]/",
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://[fd00:ec2::254]/",
+            "http://100.100.100.200/",
         ] {
             let url = url.parse().expect("a URL");
             assert!(matches!(check_url(&url), Err(GuardedError::ForbiddenAddress(_))), "{url}");
@@ -254,11 +309,157 @@ mod tests {
         assert!(check_url(&"https://example.com/".parse().expect("a URL")).is_ok());
     }
 
+    /// Answers of a name server, one after another; the last one again and again.
+    #[derive(Clone)]
+    struct Answers(Arc<Mutex<Vec<Vec<IpAddr>>>>);
+
+    impl Answers {
+        fn new(answers: &[&str]) -> Self {
+            let parse = |answer: &&str| {
+                answer.split(' ').map(|address| address.parse().expect("an address")).collect()
+            };
+            // The next one is taken from the end.
+            Self(Arc::new(Mutex::new(answers.iter().rev().map(parse).collect())))
+        }
+
+        fn left(&self) -> usize {
+            self.0.lock().expect("no panic before").len()
+        }
+    }
+
+    impl Names for Answers {
+        fn look_up(&self, _: String) -> Lookup {
+            let mut answers = self.0.lock().expect("no panic before");
+            let answer =
+                if answers.len() > 1 { answers.pop().expect("one more") } else { answers[0].clone() };
+            Box::pin(async move { Ok(answer.into_iter().map(|ip| (ip, 0).into()).collect()) })
+        }
+    }
+
+    fn client(answers: &Answers) -> GuardedClient {
+        let names = GuardedResolver(Arc::new(answers.clone()));
+        GuardedClient::with_names(&OutboundOptions::default(), names).expect("a client")
+    }
+
+    async fn get(client: &GuardedClient, url: &str) -> Result<GuardedResponse, GuardedError> {
+        let request = GuardedRequest {
+            method: "GET".into(),
+            url: url.parse().expect("a URL"),
+            headers: Vec::new(),
+            body: Vec::new(),
+            response_bytes_max: 1 << 20,
+        };
+        client.send(request).await
+    }
+
+    async fn resolve(name: &str, answer: &str) -> Result<Vec<IpAddr>, String> {
+        let names = GuardedResolver(Arc::new(Answers::new(&[answer])));
+        match names.resolve(name.parse().expect("a name")).await {
+            Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    const REFUSED: &str = "is an address that requests must not reach";
+
     #[tokio::test]
-    async fn a_name_that_leads_to_this_machine_is_refused_and_localhost_is_not() {
-        use reqwest::dns::Resolve as _;
-        let resolve = |name: &str| super::GuardedResolver.resolve(name.parse().expect("a name"));
-        let own: Vec<_> = resolve("localhost").await.expect("this machine has one").collect();
+    async fn a_name_is_refused_if_any_of_its_addresses_is_not_public() {
+        for answer in [
+            "127.0.0.1",
+            "127.1.2.3",
+            "::1",
+            "0.0.0.0",
+            "::",
+            "10.0.0.1",
+            "172.31.255.255",
+            "192.168.0.1",
+            "100.64.0.1",
+            "100.100.100.200",
+            "169.254.169.254",
+            "169.254.0.1",
+            "fe80::1",
+            "fd00:ec2::254",
+            "fc00::1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "2002:7f00:1::",
+            "2002:a00:1::1",
+            "2002:a9fe:a9fe::",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::10.0.0.1",
+            "2001:0:4136:e378:8000:63bf:80ff:fffe",
+            // One public, one not, in either order.
+            "93.184.216.34 10.0.0.1",
+            "10.0.0.1 93.184.216.34",
+            "2606:2800:220:1::1 ::1",
+            "93.184.216.34 ::ffff:127.0.0.1",
+        ] {
+            let resolved = resolve("api.example.com", answer).await;
+            assert!(resolved.as_ref().is_err_and(|error| error.contains(REFUSED)), "{answer}: {resolved:?}");
+            for url in ["http://api.example.com/", "https://api.example.com:8443/"] {
+                let sent = get(&client(&Answers::new(&[answer])), url).await;
+                let error = sent.err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(error.contains(REFUSED), "{answer}: {error}");
+            }
+        }
+        for answer in ["93.184.216.34", "93.184.216.34 2606:2800:220:1::1", "::ffff:8.8.8.8"] {
+            let expected: Vec<IpAddr> = answer.split(' ').map(|ip| ip.parse().expect("an address")).collect();
+            assert_eq!(resolve("api.example.com", answer).await, Ok(expected));
+        }
+    }
+
+    #[tokio::test]
+    async fn localhost_is_this_machine_and_nothing_else() {
+        for (name, answer, is_allowed) in [
+            ("localhost", "127.0.0.1", true),
+            ("localhost", "127.0.0.1 ::1", true),
+            ("app.localhost", "127.0.0.1", true),
+            ("localhost", "10.0.0.1", false),
+            ("localhost", "93.184.216.34", false),
+            ("localhost", "127.0.0.1 169.254.169.254", false),
+            ("localhost.example.com", "127.0.0.1", false),
+            ("notlocalhost", "127.0.0.1", false),
+        ] {
+            assert_eq!(resolve(name, answer).await.is_ok(), is_allowed, "{name} {answer}");
+        }
+        let system = GuardedResolver(Arc::new(SystemNames));
+        let own = system.resolve("localhost".parse().expect("a name")).await.expect("this machine has one");
+        let own: Vec<_> = own.collect();
         assert!(!own.is_empty() && own.iter().all(|address| address.ip().is_loopback()));
+    }
+
+    /// The name leads to an address that is allowed, and a moment later to another one.
+    #[tokio::test]
+    async fn the_connection_goes_to_the_address_that_was_judged() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let served = tokio::spawn(async move {
+            let mut requests = 0;
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut head = [0; 1024];
+                let read = stream.read(&mut head).await.expect("a request");
+                assert!(head[..read].starts_with(b"GET / HTTP/1.1"), "a request");
+                requests += 1;
+                let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok";
+                stream.write_all(response).await.expect("a response");
+                if requests == 2 {
+                    break;
+                }
+            }
+            requests
+        });
+        let answers = Answers::new(&["127.0.0.1", "127.0.0.1", "10.0.0.1"]);
+        let client = client(&answers);
+        let url = format!("http://rebinding.localhost:{port}/");
+        for left in [2, 1] {
+            let response = get(&client, &url).await.expect("a response");
+            assert_eq!((response.status, &*response.body), (200, &b"ok"[..]));
+            assert_eq!(answers.left(), left, "looked up once");
+        }
+        let error = get(&client, &url).await.expect_err("another address").to_string();
+        assert!(error.contains(REFUSED), "{error}");
+        assert_eq!(served.await.expect("no panic"), 2);
     }
 }

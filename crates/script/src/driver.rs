@@ -23,7 +23,7 @@ use spile_core::{
 };
 
 use crate::effects::{EffectFailure, EffectFuture, EffectServices, Work, plan};
-use crate::engine::{End, Engine, Limit, Session, Signal, Start, StateOwner, Step, Values};
+use crate::engine::{End, Engine, Limit, Session, Signal, Start, Step, Values};
 use crate::handler::Handler;
 use crate::journal::{Completion, EffectJournal, JournalError};
 use crate::provider::Reporter;
@@ -39,6 +39,8 @@ pub(crate) struct Round {
     pub(crate) values: Arc<Values>,
     pub(crate) reporter: Arc<Reporter>,
     pub(crate) caller: Caller,
+    /// The session or connection of the call.
+    pub(crate) session: Option<[u8; 16]>,
     pub(crate) platform: Arc<dyn Platform>,
     pub(crate) events: EventSink,
     /// The answers of the client, and the memo of the last round.
@@ -247,21 +249,19 @@ impl Driver {
 
     fn start(&self) -> Option<Session> {
         let round = &self.round;
-        let owner = match round.handler.shares_state {
-            true => StateOwner::Everyone,
-            false => StateOwner::Principal(round.caller.principal.id().into()),
-        };
+        let handler = &round.handler;
+        let owner = handler.state_owner(&round.caller.principal, round.session);
         let start = Start {
-            program: round.handler.program.code.clone(),
-            owner,
+            program: handler.program.code.clone(),
+            owner: owner.to_owner(),
             // What an earlier call left in its context cannot be replayed.
-            is_replayable: round.handler.is_replayable() || !self.journal.issued.is_empty(),
+            begins_fresh: handler.begins_fresh(owner) || !self.journal.issued.is_empty(),
             is_nested: round.tools.is_nested(),
             arguments: round.arguments.clone(),
             request: self.journal.request.clone(),
             journal: Arc::new(self.journal.clone()),
             values: round.values.clone(),
-            pace: round.handler.program.pace.clone(),
+            pace: handler.program.pace.clone(),
             capabilities: round.caller.capabilities,
         };
         round.engine.start(start).ok()

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use contract::CompiledSchema;
-use spile_core::TaskSupport;
+use spile_core::{Principal, TaskSupport};
 
 use crate::bundle::{Entry, Program};
 use crate::diagnostic::Diagnostic;
+use crate::engine::StateOwnerRef;
 use crate::schema::TypeFile;
 
 #[derive(Clone)]
@@ -84,10 +85,32 @@ impl Handler {
             || self.program.has_asked.load(Ordering::Relaxed)
     }
 
+    /// Whose calls share the module state that a call sees. All anonymous callers share code that keeps nothing.
+    #[inline]
+    pub(crate) fn state_owner<'p>(
+        &self,
+        principal: &'p Principal,
+        session: Option<[u8; 16]>,
+    ) -> StateOwnerRef<'p> {
+        match (principal, session) {
+            _ if self.shares_state => StateOwnerRef::Everyone,
+            (Principal::Named(_), _) => StateOwnerRef::Principal(principal.id()),
+            (Principal::Anonymous, Some(key)) if self.program.may_keep_state => StateOwnerRef::Session(key),
+            (Principal::Anonymous, _) => StateOwnerRef::Anonymous,
+        }
+    }
+
+    /// Whether a call begins with fresh module state, and leaves none behind.
+    #[inline]
+    pub(crate) fn begins_fresh(&self, owner: StateOwnerRef<'_>) -> bool {
+        self.is_replayable() || (owner == StateOwnerRef::Anonymous && self.program.may_keep_state)
+    }
+
     /// Whether a call of it may run on the thread of its connection: it needs no fresh module state, and shares none with
     /// calls on other threads.
-    pub(crate) fn may_be_quick(&self) -> bool {
-        !self.is_replayable() && !self.shares_state
+    #[inline]
+    pub(crate) fn may_be_quick(&self, owner: StateOwnerRef<'_>) -> bool {
+        !self.begins_fresh(owner) && owner != StateOwnerRef::Everyone
     }
 
     /// Points a diagnostic without a position at the handler.

@@ -13,7 +13,7 @@ use crate::bundle::{Bundle, BundledPrompt, BundledResource, BundledTool};
 use crate::diagnostic::{Diagnostic, DiagnosticSink};
 use crate::driver::{Round, drive, send_signal};
 use crate::effects::{Collections, EffectServices, Network, Permissions};
-use crate::engine::{Engine, QuickCall, QuickOwner, Values};
+use crate::engine::{Engine, QuickCall, StateOwnerRef, Values};
 use crate::handler::{Handler, HandlerKind};
 use crate::results;
 use crate::schema::CompletionValues;
@@ -204,7 +204,8 @@ impl ScriptProvider {
             false => "null".into(),
         };
         let granted = self.granted();
-        if handler.may_be_quick() && cx.journal.round == 0 && cx.journal.memo().is_none() {
+        let owner = handler.state_owner(&cx.caller.principal, cx.session);
+        if handler.may_be_quick(owner) && cx.journal.round == 0 && cx.journal.memo().is_none() {
             let call = QuickCall {
                 arguments,
                 request: &request,
@@ -212,7 +213,7 @@ impl ScriptProvider {
                 values: &granted.values,
                 capabilities: cx.caller.capabilities,
             };
-            if let Some(outcome) = self.run_quickly(&granted.engine, handler, &call, cx) {
+            if let Some(outcome) = self.run_quickly(&granted.engine, handler, owner, &call, cx) {
                 return Run::Now(outcome);
             }
         }
@@ -225,6 +226,7 @@ impl ScriptProvider {
             values,
             reporter: self.reporter.clone(),
             caller: cx.caller.clone(),
+            session: cx.session,
             platform: cx.platform.clone(),
             events: cx.events.clone(),
             answers: cx.journal.clone(),
@@ -245,11 +247,11 @@ impl ScriptProvider {
         &self,
         engine: &Engine,
         handler: &Handler,
+        owner: StateOwnerRef<'_>,
         call: &QuickCall<'_>,
         cx: &CallContext<'_>,
     ) -> Option<Outcome> {
         let program = &handler.program;
-        let owner = QuickOwner(cx.caller.principal.id());
         let mut step = engine.run_quickly(&program.code, &program.pace, owner, call)?;
         for signal in step.signals {
             send_signal(handler, cx.events, &self.reporter, &signal);

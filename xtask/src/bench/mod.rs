@@ -21,6 +21,7 @@ mod locked;
 mod machine;
 mod memory;
 mod peers;
+mod reload;
 mod report;
 mod request;
 mod scale;
@@ -59,7 +60,7 @@ cargo xtask bench cores [--quick]
   scale        a CSV file of 1,000,000 rows (quick: 100,000, memory not judged): first answer,
                memory at rest and while it is read again, instructions against 10,000 rows
   start        from nothing to the first answer with 10,000 rows, memory at rest, the size of the binary and what
-               its components add to it
+               its components add to it, and from the write of a tool's file to the first answer of the new code
   aggregate    questions about 1,000,000 rows (quick: 100,000), CPU time against DuckDB and SQLite
   gateway      what a gateway adds to a call over HTTP and to a process, against the floor, the direct
                call and npm's mcp-proxy; the list of 20 servers with 50 tools each

@@ -1,4 +1,5 @@
-//! `cargo xtask bench start`: from process start to the first response, memory at rest, and the size of the binary.
+//! `cargo xtask bench start`: from process start to the first response, memory at rest, the size of the binary, and how
+//! long a changed tool takes.
 //!
 //! The product is measured as it is shipped, if `cargo xtask release` has built it.
 //!
@@ -13,6 +14,7 @@ use anyhow::Context;
 use super::gates::{self, Bound, Gate};
 use super::machine;
 use super::peers::{Binaries, Peer, StdioPeer};
+use super::reload;
 use super::report::median;
 use crate::{release, sh};
 
@@ -55,6 +57,8 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         println!("  {:<30}{time_ms:>9.2} ms{ratio:>9.2}x rmcp{rest_mb:>9.1} MB at rest", peer.name());
     }
     println!("{}", release::component_table()?);
+    let changed_ms = reload::changed_tool_ms(binaries, rounds)?;
+    println!("  a changed tool, from its write to the first answer{changed_ms:>9.2} ms");
     let bytes =
         stripped_bytes(binaries).context("no `strip` here; install it with `apt install binutils`")?;
     gates::print_and_check(&[
@@ -75,6 +79,12 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
             bound: Bound::AtMost(32.0),
             value: Some(bytes as f64 / 1e6),
             unit: " MB",
+        },
+        Gate {
+            name: "a changed tool, from its write to the first answer",
+            bound: Bound::AtMost(50.0),
+            value: Some(changed_ms),
+            unit: " ms",
         },
     ])
 }

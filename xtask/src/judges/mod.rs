@@ -16,12 +16,12 @@ use crate::cache::Cache;
 use crate::{build, sh};
 use sqlmap::Extent;
 
-const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N] [--debug | --spile FILE]; `--debug`: with the programs that the tests build; `--spile`: judges this program (sqlmap, page, tables, openapi); `judges sqlmap --sample [--spile FILE]`: what CI runs";
+const USAGE: &str = "usage: cargo xtask judges [kill|reload|refresh|replay|gateway|tenants|restarts|sqlmap|page|tables|openapi] [--rounds N] [--seed N] [--debug | --spile FILE]; `--debug`: with the programs that the tests build; `--spile`: judges this program (sqlmap, page, tables, openapi); `judges sqlmap --sample [--spile FILE]`: what CI runs";
 const SOURCE_KINDS: [&str; 4] = ["csv", "xlsx", "sqlite", "jsonl"];
 
 struct JudgeArgs {
     judge: Option<String>,
-    /// Rounds of `kill` and `refresh`; `reload` and `gateway` scale their own from it.
+    /// Rounds of `kill`, `refresh` and `replay`; `reload` and `gateway` scale their own from it.
     rounds: u32,
     seed: u64,
     /// Whether the programs of the tests are judged, which are slower and already built.
@@ -60,6 +60,12 @@ pub fn run(args: &[String]) -> Result<()> {
     if wanted("refresh") {
         let mut tests = programs.tests("servers", "three_processes");
         sh::run(tests.env("SPILE_REFRESHES", request.rounds.to_string()))?;
+    }
+    if wanted("replay") {
+        let mut tests = programs.tests("script", "rounds_can_be_cut");
+        sh::run(tests.env("SPILE_REPLAYS", request.rounds.to_string()))?;
+        let mut tests = programs.tests("spile", "handlers_survive_a_restart");
+        sh::run(tests.env("SPILE_REPLAYS", (request.rounds / 20).max(1).to_string()))?;
     }
     if wanted("gateway") {
         let mut tests = programs.tests("gateway", "every_call_gets_one_reply");
@@ -166,8 +172,8 @@ fn parse_args(args: &[String]) -> Result<JudgeArgs> {
             "--seed" => request.seed = number(rest.next())?,
             "--debug" => request.debug = true,
             "--spile" => request.spile = Some(rest.next().context(USAGE)?.into()),
-            name @ ("kill" | "reload" | "refresh" | "gateway" | "tenants" | "restarts" | "sqlmap"
-            | "page" | "tables" | "openapi")
+            name @ ("kill" | "reload" | "refresh" | "replay" | "gateway" | "tenants" | "restarts"
+            | "sqlmap" | "page" | "tables" | "openapi")
                 if request.judge.is_none() =>
             {
                 request.judge = Some(name.to_owned());

@@ -25,6 +25,18 @@ pub(crate) struct Unit {
     pub(crate) links: BTreeMap<String, String>,
 }
 
+impl Unit {
+    /// Whether it is a file of the author.
+    pub(crate) fn is_own(&self) -> bool {
+        super::module::package_name(&self.module.id).is_none()
+    }
+
+    /// Whether it belongs to a package of which it is known that its functions keep nothing of what they are given.
+    pub(crate) fn is_of_known_package(&self) -> bool {
+        super::module::package_name(&self.module.id).is_some_and(super::hidden_state::keeps_nothing)
+    }
+}
+
 pub(crate) struct Graph<'a> {
     root: &'a Path,
     limits: &'a BundleLimits,
@@ -153,6 +165,15 @@ impl<'a> Graph<'a> {
                         let help = "a tool can import files of its own folder and of its `node_modules`";
                         self.import_error(&module, import, message).with_help(help)
                     })?;
+                    if let Some(kind) = native_kind(&target) {
+                        if import.is_optional {
+                            continue;
+                        }
+                        let message = native_part(&target, kind);
+                        return Err(Box::new(
+                            self.import_error(&module, import, message).with_help(NATIVE_REPLACEMENT),
+                        ));
+                    }
                     links.insert(import.specifier.clone(), target);
                 }
                 // It throws when it runs, as in Node, and the file handles that.
@@ -192,6 +213,10 @@ impl<'a> Graph<'a> {
                 self,
                 format!("the tools and their imports are {}", too_large(limits.source_bytes_max)),
             ));
+        }
+        if let Some(kind) = binary_kind(&bytes) {
+            let diagnostic = Diagnostic::error(id, native_part(id, kind)).with_help(NATIVE_REPLACEMENT);
+            return Err(self.with_chain(diagnostic, id));
         }
         String::from_utf8(bytes).map_err(|_| fail(self, "not UTF-8".into()))
     }
@@ -295,7 +320,8 @@ fn resolve_options(root: &Path, condition: &str) -> ResolveOptions {
         })),
         // Without `node`, packages choose the build for browsers, which needs no Node built-ins.
         condition_names: owned(&[condition, "browser", "default"]),
-        extensions: owned(&[".ts", ".mts", ".js", ".mjs", ".cjs", ".json"]),
+        // `.node` is found to be refused by name.
+        extensions: owned(&[".ts", ".mts", ".js", ".mjs", ".cjs", ".json", ".node"]),
         // TypeScript's convention: an import of `./a.js` may mean `./a.ts`.
         extension_alias: vec![
             (".js".into(), owned(&[".ts", ".js"])),
@@ -306,6 +332,37 @@ fn resolve_options(root: &Path, condition: &str) -> ResolveOptions {
         // The environment must not decide what a tool imports.
         node_path: false,
         ..ResolveOptions::default()
+    }
+}
+
+const NATIVE_REPLACEMENT: &str =
+    "tools run JavaScript only: use a package without native parts, or call a service with `ctx.fetch`";
+
+/// What a file is that is not JavaScript, by its name.
+fn native_kind(id: &str) -> Option<&'static str> {
+    match Path::new(id).extension()?.to_str()?.to_ascii_lowercase().as_str() {
+        "node" => Some("a native module of Node"),
+        "wasm" => Some("WebAssembly"),
+        "dll" | "dylib" | "exe" | "so" => Some("a native program"),
+        _ => None,
+    }
+}
+
+/// The same, by its first bytes.
+fn binary_kind(bytes: &[u8]) -> Option<&'static str> {
+    const PROGRAMS: [&[u8]; 5] =
+        [b"\x7fELF", b"MZ\x90", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xce\xfa\xed\xfe"];
+    match bytes {
+        [0, b'a', b's', b'm', ..] => Some("WebAssembly"),
+        _ if PROGRAMS.iter().any(|magic| bytes.starts_with(magic)) => Some("a native program"),
+        _ => bytes.contains(&0).then_some("a binary file"),
+    }
+}
+
+fn native_part(id: &str, kind: &str) -> String {
+    match super::module::package_name(id) {
+        Some(package) => format!("the package `{package}` has a native part: `{id}` is {kind}"),
+        None => format!("`{id}` is {kind}, which cannot be imported"),
     }
 }
 

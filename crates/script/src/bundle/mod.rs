@@ -13,6 +13,7 @@
 mod common_js;
 mod entries;
 mod graph;
+mod hidden_state;
 mod links;
 mod lint;
 mod module;
@@ -76,8 +77,6 @@ pub struct BundleOptions {
     pub links: Option<Arc<ModuleLinks>>,
     /// Tools that may use `eval` and `new Function`, because a package of theirs needs it.
     pub eval_tools: BTreeSet<String>,
-    /// Tools whose module state is shared between callers.
-    pub shared_state_tools: BTreeSet<String>,
 }
 
 impl Default for BundleOptions {
@@ -91,7 +90,6 @@ impl Default for BundleOptions {
             isolation: Isolation::default(),
             links: None,
             eval_tools: BTreeSet::new(),
-            shared_state_tools: BTreeSet::new(),
         }
     }
 }
@@ -303,7 +301,7 @@ impl Builder<'_> {
             file: entry.file.clone(),
             program,
             offset: declared.handler_offset,
-            shares_state: self.options.shared_state_tools.contains(&entry.name),
+            shares_state: declared.shares_state,
             output: declared.output,
             task_support: declared.definition.task_support,
             type_files: declared.type_files,

@@ -19,6 +19,7 @@ use oxc::syntax::module_record::{ExportImportName, ImportImportName};
 use oxc::transformer::{TransformOptions, Transformer};
 
 use super::common_js::{CommonJsScan, strict_mode_obstacle};
+use super::hidden_state::HiddenState;
 use super::module_state::may_keep_state;
 use super::positions::SourceMap;
 use crate::diagnostic::{Diagnostic, Position};
@@ -52,8 +53,10 @@ pub(crate) struct Module {
     pub(crate) may_detach: bool,
     /// Whether it uses a member named `request`.
     pub(crate) reads_request: bool,
-    /// Whether it may keep state between calls, in a file of the author. What a package keeps is its own affair.
+    /// Whether its top level shows something that may change between calls.
     pub(crate) may_keep_state: bool,
+    /// State that its top level does not show. Of files of the author only.
+    pub(crate) hidden_state: HiddenState,
     /// Whether it uses big integers, whose operators cannot be interrupted.
     pub(crate) uses_big_integers: bool,
 }
@@ -84,6 +87,7 @@ impl Module {
             may_detach: false,
             reads_request: false,
             may_keep_state: false,
+            hidden_state: HiddenState::default(),
             uses_big_integers: false,
         };
         if id.ends_with(".json") {
@@ -166,8 +170,9 @@ impl Module {
             self.may_ask = scan.asks || (scan.uses_collection && scan.writes_records);
             self.may_detach = scan.detaches;
             self.reads_request = scan.reads_request;
-            self.may_keep_state = may_keep_state(&parsed.program);
+            self.hidden_state = HiddenState::find(&parsed.program);
         }
+        self.may_keep_state = may_keep_state(&parsed.program);
         let mut scan = BigIntegerScan::default();
         scan.visit_program(&parsed.program);
         self.uses_big_integers = scan.found;

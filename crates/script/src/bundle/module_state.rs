@@ -4,58 +4,191 @@
 //! such as `{ de: 0.19 }` is a constant if everything that the module does with it only reads its innermost values.
 
 use oxc::ast::ast::{
-    ArrayExpression, ArrayExpressionElement, BinaryOperator, CallExpression, Declaration,
-    ExportDefaultDeclarationKind, Expression, ForOfStatement, ObjectExpression, ObjectPropertyKind, Program,
-    RegExpFlags, SimpleAssignmentTarget, SpreadElement, Statement, UnaryOperator, VariableDeclaration,
-    VariableDeclarationKind, VariableDeclarator,
+    ArrayExpression, ArrayExpressionElement, AssignmentTargetPropertyIdentifier, BinaryOperator,
+    CallExpression, Declaration, ExportDefaultDeclarationKind, Expression, ForOfStatement, MemberExpression,
+    ObjectExpression, ObjectPropertyKind, Program, RegExpFlags, SimpleAssignmentTarget, SpreadElement,
+    Statement, UnaryOperator, VariableDeclaration, VariableDeclarationKind, VariableDeclarator,
 };
 use oxc::ast_visit::{Visit, walk};
+
+use super::hidden_state::SETTERS;
 
 /// What Spile reads once, before any call.
 const DECLARATIONS: [&str; 2] = ["schema", "metadata"];
 
 /// `false` only if nothing at the top level can change, as far as its syntax shows.
 pub(super) fn may_keep_state(program: &Program<'_>) -> bool {
-    program.body.iter().any(is_state) || Uses::of(program).may_write
+    let schemas = Schemas::of(program);
+    program.body.iter().any(|statement| schemas.is_state(statement)) || Uses::of(program).may_write
 }
 
-fn is_state(statement: &Statement<'_>) -> bool {
-    match statement {
-        Statement::VariableDeclaration(declaration) => declares_state(declaration),
-        Statement::ExportDeclaration(export) => match &export.declaration {
-            Declaration::VariableDeclaration(declaration) => {
-                // Other files reach what it exports.
-                declares_state(declaration) || declaration.declarations.iter().any(is_exported_literal)
+/// The names of schemas of zod, and of what makes them. A schema remembers nothing of what it checks.
+struct Schemas(Vec<Box<str>>);
+
+impl Schemas {
+    fn of(program: &Program<'_>) -> Self {
+        let mut schemas = Self(Vec::new());
+        for statement in &program.body {
+            match statement {
+                Statement::ImportDeclaration(import)
+                    if import.source.value.split('/').next() == Some("zod") =>
+                {
+                    let specifiers = import.specifiers.iter().flatten();
+                    schemas.0.extend(specifiers.map(|one| one.local().name.as_str().into()));
+                }
+                Statement::VariableDeclaration(declaration) => schemas.declare(declaration),
+                Statement::ExportDeclaration(export) => {
+                    if let Declaration::VariableDeclaration(declaration) = &export.declaration {
+                        schemas.declare(declaration);
+                    }
+                }
+                _ => {}
             }
-            Declaration::FunctionDeclaration(_) => false,
+        }
+        schemas
+    }
+
+    fn declare(&mut self, declaration: &VariableDeclaration<'_>) {
+        for variable in &declaration.declarations {
+            if let (Some(name), Some(value)) = (variable.id.get_identifier_name(), &variable.init)
+                && self.is_schema(value)
+            {
+                self.0.push(name.as_str().into());
+            }
+        }
+    }
+
+    /// `z.string().min(1)`, or a schema by its name.
+    fn is_schema(&self, value: &Expression<'_>) -> bool {
+        match value.get_inner_expression() {
+            Expression::Identifier(name) => self.0.iter().any(|one| **one == *name.name),
+            Expression::StaticMemberExpression(member) => self.is_schema(&member.object),
+            Expression::CallExpression(call) => {
+                let is_setter = |member: &MemberExpression<'_>| {
+                    member.static_property_name().is_none_or(|name| SETTERS.contains(&name))
+                };
+                self.is_schema(&call.callee)
+                    && !call.callee.as_member_expression().is_some_and(is_setter)
+                    && call
+                        .arguments
+                        .iter()
+                        .all(|one| one.as_expression().is_some_and(|one| self.is_part(one)))
+            }
+            _ => false,
+        }
+    }
+
+    /// What a schema may be made of.
+    fn is_part(&self, value: &Expression<'_>) -> bool {
+        match value {
+            Expression::ObjectExpression(object) => object.properties.iter().all(|property| match property {
+                ObjectPropertyKind::ObjectProperty(property) => self.is_part(&property.value),
+                ObjectPropertyKind::SpreadProperty(spread) => self.is_part(&spread.argument),
+            }),
+            Expression::ArrayExpression(array) => array
+                .elements
+                .iter()
+                .all(|element| element.as_expression().is_some_and(|value| self.is_part(value))),
+            _ => self.is_constant(value),
+        }
+    }
+
+    fn is_state(&self, statement: &Statement<'_>) -> bool {
+        match statement {
+            Statement::VariableDeclaration(declaration) => self.declares_state(declaration),
+            Statement::ExportDeclaration(export) => match &export.declaration {
+                Declaration::VariableDeclaration(declaration) => {
+                    // Other files reach what it exports.
+                    self.declares_state(declaration)
+                        || declaration.declarations.iter().any(is_exported_literal)
+                }
+                Declaration::FunctionDeclaration(_) => false,
+                _ => true,
+            },
+            Statement::ExportDefaultDeclaration(export) => match &export.declaration {
+                ExportDefaultDeclarationKind::FunctionDeclaration(_) => false,
+                kind => !kind
+                    .as_expression()
+                    .is_some_and(|value| self.is_constant(value) && literal_depth(value) == 0),
+            },
+            Statement::FunctionDeclaration(_)
+            | Statement::ImportDeclaration(_)
+            | Statement::ExportAllDeclaration(_)
+            | Statement::ExportNamedDeclaration(_)
+            | Statement::ExportFromDeclaration(_)
+            | Statement::EmptyStatement(_) => false,
+            // A class may have static fields; another statement may do anything.
             _ => true,
-        },
-        Statement::ExportDefaultDeclaration(export) => match &export.declaration {
-            ExportDefaultDeclarationKind::FunctionDeclaration(_) => false,
-            kind => {
-                !kind.as_expression().is_some_and(|value| is_constant(value) && literal_depth(value) == 0)
+        }
+    }
+
+    fn declares_state(&self, declaration: &VariableDeclaration<'_>) -> bool {
+        declaration.kind != VariableDeclarationKind::Const
+            || declaration.declarations.iter().any(|variable| {
+                !is_declaration(variable)
+                    && !variable.init.as_ref().is_some_and(|value| self.is_constant(value))
+            })
+    }
+
+    /// A value that cannot change, or a literal that does not unless code writes to it. An empty array or object is there
+    /// to be filled.
+    fn is_constant(&self, value: &Expression<'_>) -> bool {
+        match value {
+            Expression::StringLiteral(_)
+            | Expression::NumericLiteral(_)
+            | Expression::BooleanLiteral(_)
+            | Expression::NullLiteral(_)
+            | Expression::Identifier(_)
+            | Expression::ArrowFunctionExpression(_)
+            | Expression::FunctionExpression(_) => true,
+            // With these flags it remembers where its last match ended.
+            Expression::RegExpLiteral(literal) => {
+                !literal.regex.flags.intersects(RegExpFlags::G | RegExpFlags::Y)
             }
-        },
-        Statement::FunctionDeclaration(_)
-        | Statement::ImportDeclaration(_)
-        | Statement::ExportAllDeclaration(_)
-        | Statement::ExportNamedDeclaration(_)
-        | Statement::ExportFromDeclaration(_)
-        | Statement::EmptyStatement(_) => false,
-        // A class may have static fields; another statement may do anything.
-        _ => true,
+            Expression::TemplateLiteral(template) => {
+                template.expressions.iter().all(|value| self.is_constant(value))
+            }
+            Expression::UnaryExpression(unary) => self.is_constant(&unary.argument),
+            Expression::BinaryExpression(binary) => {
+                self.is_constant(&binary.left) && self.is_constant(&binary.right)
+            }
+            Expression::ParenthesizedExpression(inner) => self.is_constant(&inner.expression),
+            Expression::StaticMemberExpression(member) => self.is_constant(&member.object),
+            Expression::ArrayExpression(array) => {
+                !array.elements.is_empty() && self.are_constant_elements(array)
+            }
+            Expression::ObjectExpression(object) => {
+                !object.properties.is_empty() && self.are_constant_properties(object)
+            }
+            Expression::CallExpression(call) => {
+                self.is_schema(value)
+                    || frozen_literal(call).is_some_and(|literal| match literal {
+                        Expression::ArrayExpression(array) => self.are_constant_elements(array),
+                        Expression::ObjectExpression(object) => self.are_constant_properties(object),
+                        _ => false,
+                    })
+            }
+            _ => false,
+        }
+    }
+
+    fn are_constant_elements(&self, array: &ArrayExpression<'_>) -> bool {
+        array.elements.iter().all(|element| match element {
+            ArrayExpressionElement::SpreadElement(spread) => self.is_constant(&spread.argument),
+            ArrayExpressionElement::Elision(_) => true,
+            element => element.as_expression().is_some_and(|value| self.is_constant(value)),
+        })
+    }
+
+    fn are_constant_properties(&self, object: &ObjectExpression<'_>) -> bool {
+        object.properties.iter().all(|property| match property {
+            ObjectPropertyKind::ObjectProperty(property) => self.is_constant(&property.value),
+            ObjectPropertyKind::SpreadProperty(spread) => self.is_constant(&spread.argument),
+        })
     }
 }
 
-fn declares_state(declaration: &VariableDeclaration<'_>) -> bool {
-    declaration.kind != VariableDeclarationKind::Const
-        || declaration
-            .declarations
-            .iter()
-            .any(|variable| !is_declaration(variable) && !variable.init.as_ref().is_some_and(is_constant))
-}
-
-fn is_declaration(variable: &VariableDeclarator<'_>) -> bool {
+pub(super) fn is_declaration(variable: &VariableDeclarator<'_>) -> bool {
     variable.id.get_identifier_name().is_some_and(|name| DECLARATIONS.contains(&name.as_str()))
 }
 
@@ -63,52 +196,22 @@ fn is_exported_literal(variable: &VariableDeclarator<'_>) -> bool {
     !is_declaration(variable) && variable.init.as_ref().is_some_and(|value| literal_depth(value) > 0)
 }
 
-/// A value that cannot change, or a literal that does not unless code writes to it. An empty array or object is there
-/// to be filled.
-fn is_constant(value: &Expression<'_>) -> bool {
-    match value {
+/// A value that has no members to write to.
+pub(super) fn is_primitive(value: &Expression<'_>) -> bool {
+    match value.get_inner_expression() {
         Expression::StringLiteral(_)
         | Expression::NumericLiteral(_)
         | Expression::BooleanLiteral(_)
         | Expression::NullLiteral(_)
-        | Expression::Identifier(_)
-        | Expression::ArrowFunctionExpression(_)
-        | Expression::FunctionExpression(_) => true,
-        // With these flags it remembers where its last match ended.
-        Expression::RegExpLiteral(literal) => {
-            !literal.regex.flags.intersects(RegExpFlags::G | RegExpFlags::Y)
+        | Expression::TemplateLiteral(_)
+        | Expression::UnaryExpression(_)
+        | Expression::BinaryExpression(_) => true,
+        // `Math.PI`: what is built in is frozen.
+        Expression::StaticMemberExpression(member) => {
+            matches!(&member.object, Expression::Identifier(name) if matches!(name.name.as_str(), "Math" | "Number"))
         }
-        Expression::TemplateLiteral(template) => template.expressions.iter().all(is_constant),
-        Expression::UnaryExpression(unary) => is_constant(&unary.argument),
-        Expression::BinaryExpression(binary) => is_constant(&binary.left) && is_constant(&binary.right),
-        Expression::ParenthesizedExpression(inner) => is_constant(&inner.expression),
-        Expression::StaticMemberExpression(member) => is_constant(&member.object),
-        Expression::ArrayExpression(array) => !array.elements.is_empty() && are_constant_elements(array),
-        Expression::ObjectExpression(object) => {
-            !object.properties.is_empty() && are_constant_properties(object)
-        }
-        Expression::CallExpression(call) => frozen_literal(call).is_some_and(|literal| match literal {
-            Expression::ArrayExpression(array) => are_constant_elements(array),
-            Expression::ObjectExpression(object) => are_constant_properties(object),
-            _ => false,
-        }),
         _ => false,
     }
-}
-
-fn are_constant_elements(array: &ArrayExpression<'_>) -> bool {
-    array.elements.iter().all(|element| match element {
-        ArrayExpressionElement::SpreadElement(spread) => is_constant(&spread.argument),
-        ArrayExpressionElement::Elision(_) => true,
-        element => element.as_expression().is_some_and(is_constant),
-    })
-}
-
-fn are_constant_properties(object: &ObjectExpression<'_>) -> bool {
-    object.properties.iter().all(|property| match property {
-        ObjectPropertyKind::ObjectProperty(property) => is_constant(&property.value),
-        ObjectPropertyKind::SpreadProperty(spread) => is_constant(&spread.argument),
-    })
 }
 
 /// The argument of `Object.freeze`.
@@ -147,7 +250,7 @@ fn element_depth(element: &ArrayExpressionElement<'_>) -> usize {
 }
 
 /// Methods that change nothing, and give away nothing but what a flat array or text holds.
-const READING_METHODS: [&str; 18] = [
+pub(super) const READING_METHODS: [&str; 18] = [
     "at",
     "concat",
     "every",
@@ -167,7 +270,7 @@ const READING_METHODS: [&str; 18] = [
     "some",
     "toString",
 ];
-const WRITING_METHODS: [&str; 13] = [
+pub(super) const WRITING_METHODS: [&str; 13] = [
     "push",
     "pop",
     "shift",
@@ -217,6 +320,11 @@ impl Uses {
             },
             Statement::FunctionDeclaration(function) => {
                 self.others.extend(function.id.iter().map(|id| id.name.as_str().into()));
+            }
+            Statement::ExportDefaultDeclaration(export) => {
+                if let ExportDefaultDeclarationKind::FunctionDeclaration(function) = &export.declaration {
+                    self.others.extend(function.id.iter().map(|id| id.name.as_str().into()));
+                }
             }
             Statement::ImportDeclaration(import) => {
                 let specifiers = import.specifiers.iter().flatten();
@@ -340,7 +448,19 @@ impl<'a> Visit<'a> for Uses {
         self.visit_statement(&statement.body);
     }
 
+    fn visit_assignment_target_property_identifier(
+        &mut self,
+        target: &AssignmentTargetPropertyIdentifier<'a>,
+    ) {
+        self.may_write |= self.is_declared(&target.binding.name);
+        walk::walk_assignment_target_property_identifier(self, target);
+    }
+
     fn visit_simple_assignment_target(&mut self, target: &SimpleAssignmentTarget<'a>) {
+        // The name of a function can be given to something else.
+        if let SimpleAssignmentTarget::AssignmentTargetIdentifier(name) = target {
+            self.may_write |= self.is_declared(&name.name);
+        }
         if let Some(member) = target.as_member_expression()
             && let Some((root, _)) = member_path(member.object())
         {
@@ -393,6 +513,8 @@ mod tests {
             "const PLANS = ['a']; export default ({ p }) => PLANS.includes(p) ? [...PLANS, p] : PLANS.length;",
             "const PLANS = ['a']; export default () => { for (const p of PLANS) f(p); return Object.keys(PLANS); };",
             "const RATES = { de: 1 }; export default ({ c }) => c in RATES && JSON.stringify(RATES);",
+            "import { z } from 'zod'; const Base = z.object({ a: z.string().min(1) }); export const Input = Base.extend({ b: z.array(z.literal('x')).optional() }); export default (x) => Input.parse(x);",
+            "import * as v from 'zod/mini'; const Input = v.object({}); export default (x) => v.parse(Input, x);",
             "const DEEP = Object.freeze({ a: Object.freeze([1]) }); export default () => DEEP;",
         ] {
             check(code, false);
@@ -411,6 +533,10 @@ mod tests {
             "const settings = { cache: {} };",
             "const store = createStore();",
             "const { get } = createStore();",
+            "function last() {} export default ({ a }) => { const was = last; last = a; return was; };",
+            "export default function last({ a }) { const was = last; [last] = [a]; return was; }",
+            "function last() {} export default (args) => { ({ last } = args); };",
+            "function last() {} export default ({ list }) => { for (last of list) {} };",
             "class Counter { static count = 0; }",
             "export class Counter {}",
             "export default makeCounter();",
@@ -433,6 +559,9 @@ mod tests {
             "const handler = () => { handler.count = 1; }; export default handler;",
             "import data from './data.json'; export default () => { data.count++; };",
             "import data from './data.json'; export default () => { data.list.push(1); };",
+            "import { z } from 'zod'; const registry = z.registry();",
+            "import { z } from 'zod'; const Input = z.string().transform(makeCounter());",
+            "import { z } from 'other'; const Input = z.string();",
             "const WORD = /a/g; export default ({ a }) => WORD.test(a);",
         ] {
             check(code, true);

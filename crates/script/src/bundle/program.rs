@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use ring::digest::{Context, SHA256};
 
 use super::graph::Unit;
+use super::hidden_state::HiddenState;
 use super::module::{Module, ModuleKind};
 use super::positions::{Place, call_start};
 use crate::diagnostic::{Diagnostic, Position};
@@ -26,6 +27,8 @@ pub(crate) struct Program {
     pub(crate) may_ask: bool,
     /// Whether a call ended a round although the syntax does not show it: a package asked, or a computed name.
     pub(crate) has_asked: AtomicBool,
+    /// Whether one call may leave something for the next, in the author's files or in packages.
+    pub(crate) may_keep_state: bool,
     /// Whether the author's files use `ctx.detach`.
     pub(crate) may_detach: bool,
     /// Whether the request can make a difference: there is a context function, or code uses `ctx.request`.
@@ -92,10 +95,12 @@ impl Program {
         let own = files.iter().filter(|(_, unit)| unit.module.kind == ModuleKind::EsModule);
         let links = own.map(|(id, unit)| (id.clone(), unit.links.clone())).collect();
         let code = Arc::new(ProgramCode { entry, context, hash, allows_eval, modules, links });
-        let must_use_threads =
-            files.values().any(|unit| unit.module.may_keep_state || unit.module.uses_big_integers);
-        let pace = Arc::new(Pace::new(!must_use_threads));
-        Ok(Self { code, pace, may_ask, has_asked: AtomicBool::new(false), may_detach, reads_request, files })
+        let shows_state = files.values().any(|unit| unit.module.may_keep_state && unit.is_own());
+        let uses_big_integers = files.values().any(|unit| unit.module.uses_big_integers);
+        let pace = Arc::new(Pace::new(!shows_state && !uses_big_integers));
+        let may_keep_state = shows_state || may_hide_state(&files);
+        let has_asked = AtomicBool::new(false);
+        Ok(Self { code, pace, may_ask, has_asked, may_keep_state, may_detach, reads_request, files })
     }
 
     /// The file that exports the handler.
@@ -190,6 +195,15 @@ impl Program {
         let position = module.map.as_ref().and_then(|map| map.lookup(generated)).unwrap_or(generated);
         Some((module, position))
     }
+}
+
+/// Whether the files may keep state that the author's top levels do not show.
+fn may_hide_state(files: &BTreeMap<String, Unit>) -> bool {
+    let own = files.values().filter(|unit| unit.is_own()).map(|unit| unit.module.hidden_state);
+    own.reduce(HiddenState::or).is_some_and(HiddenState::may_exist)
+        || files
+            .values()
+            .any(|unit| unit.module.may_keep_state && !unit.is_own() && !unit.is_of_known_package())
 }
 
 /// An ES module that runs a CommonJS file and exports what it exports.

@@ -35,7 +35,6 @@ pub(crate) use describe::{Described, describe};
 pub(crate) use pace::Pace;
 pub(crate) use prelude::PRELUDE_VERSION;
 pub use process::{Isolation, run_script_worker_if_requested};
-pub(crate) use quick::QuickOwner;
 pub(crate) use sandbox::QuickCall;
 pub use threads::Engine;
 pub(crate) use threads::Session;
@@ -110,8 +109,9 @@ pub(crate) struct Start {
     pub(crate) program: Arc<ProgramCode>,
     /// Module state lives as long as the calls come from the same owner.
     pub(crate) owner: StateOwner,
-    /// Whether the call begins with fresh module state, because it may be replayed.
-    pub(crate) is_replayable: bool,
+    /// Whether the call begins with fresh module state that no later call sees: it may be replayed, or nothing tells its caller
+    /// from others.
+    pub(crate) begins_fresh: bool,
     /// Whether another tool made the call. The last places of a thread are for calls of clients.
     pub(crate) is_nested: bool,
     /// JSON texts.
@@ -131,11 +131,45 @@ pub(crate) struct Values {
     pub(crate) secrets: BTreeMap<String, Option<String>>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Whose calls see the same module state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum StateOwner {
-    Principal(Arc<str>),
+    Principal(Box<str>),
+    /// An anonymous caller. An address may be that of a proxy; a session or connection belongs to one client.
+    Session([u8; 16]),
+    /// Any anonymous caller: of code that keeps nothing, or of one call.
+    Anonymous,
     /// Declared to be shared between callers.
     Everyone,
+}
+
+/// The same, before it is known whether a context must be made for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StateOwnerRef<'a> {
+    Principal(&'a str),
+    Session([u8; 16]),
+    Anonymous,
+    Everyone,
+}
+
+impl StateOwnerRef<'_> {
+    pub(crate) fn is(self, owner: &StateOwner) -> bool {
+        match (self, owner) {
+            (Self::Principal(id), StateOwner::Principal(known)) => *id == **known,
+            (Self::Session(key), StateOwner::Session(known)) => key == *known,
+            (Self::Anonymous, StateOwner::Anonymous) | (Self::Everyone, StateOwner::Everyone) => true,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn to_owner(self) -> StateOwner {
+        match self {
+            Self::Principal(id) => StateOwner::Principal(id.into()),
+            Self::Session(key) => StateOwner::Session(key),
+            Self::Anonymous => StateOwner::Anonymous,
+            Self::Everyone => StateOwner::Everyone,
+        }
+    }
 }
 
 /// What a call did until it had nothing more to do.

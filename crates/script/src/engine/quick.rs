@@ -12,24 +12,7 @@ use std::time::Instant;
 use super::meter::thread_cpu_time;
 use super::pace::Pace;
 use super::sandbox::{QuickCall, Sandbox};
-use super::{EngineLimits, ProgramCode, StateOwner, Step};
-
-/// The id of the principal whose calls share the module state of a context.
-#[derive(Clone, Copy)]
-pub(crate) struct QuickOwner<'a>(pub(crate) &'a str);
-
-impl QuickOwner<'_> {
-    fn is(self, owner: &StateOwner) -> bool {
-        match owner {
-            StateOwner::Principal(id) => *self.0 == **id,
-            StateOwner::Everyone => false,
-        }
-    }
-
-    fn to_owner(self) -> StateOwner {
-        StateOwner::Principal(self.0.into())
-    }
-}
+use super::{EngineLimits, ProgramCode, StateOwnerRef, Step};
 
 /// Marks the contexts of one engine. They are worth nothing once it is gone.
 #[derive(Debug, Default)]
@@ -51,7 +34,7 @@ pub(super) fn run(
     limits: &EngineLimits,
     program: &Arc<ProgramCode>,
     pace: &Pace,
-    owner: QuickOwner<'_>,
+    owner: StateOwnerRef<'_>,
     call: &QuickCall<'_>,
 ) -> Option<Step> {
     let mut sandbox = match take(engine, program, owner) {
@@ -73,7 +56,7 @@ pub(super) fn run(
     Some(step)
 }
 
-fn take(engine: &EngineMark, program: &ProgramCode, owner: QuickOwner<'_>) -> Option<Sandbox> {
+fn take(engine: &EngineMark, program: &ProgramCode, owner: StateOwnerRef<'_>) -> Option<Sandbox> {
     KEPT.with_borrow_mut(|kept| {
         let at = kept.iter().rposition(|one| {
             one.sandbox.program.hash == program.hash
@@ -88,7 +71,7 @@ fn load(
     limits: &EngineLimits,
     program: &Arc<ProgramCode>,
     pace: &Pace,
-    owner: QuickOwner<'_>,
+    owner: StateOwnerRef<'_>,
     call: &QuickCall<'_>,
 ) -> Option<Sandbox> {
     let never = Arc::new(AtomicBool::new(false));

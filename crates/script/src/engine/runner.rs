@@ -23,7 +23,7 @@ impl Runner {
             }
             let call = message.call;
             let prepares = match (&self, &message.input) {
-                (Self::Here(_), Input::Start(start)) if start.is_replayable => {
+                (Self::Here(_), Input::Start(start)) if start.begins_fresh => {
                     Some((start.program.clone(), start.journal.now_ms()))
                 }
                 _ => None,

@@ -17,11 +17,11 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use super::meter::CpuClock;
 use super::pace::Pace;
 use super::process::{Isolation, ProcessHandle, RemoteWorker};
-use super::quick::{self, EngineMark, QuickOwner};
+use super::quick::{self, EngineMark};
 use super::runner::Runner;
 use super::sandbox::QuickCall;
 use super::worker::{CallNumber, Message, STACK_HEADROOM_BYTES, Worker};
-use super::{End, EngineLimits, Input, Limit, ProgramCode, Start, StateOwner, Step};
+use super::{End, EngineLimits, Input, Limit, ProgramCode, Start, StateOwner, StateOwnerRef, Step};
 use crate::journal::Completion;
 
 /// A pool of interpreter threads. It starts none before the first call.
@@ -135,7 +135,7 @@ impl Engine {
         &self,
         program: &Arc<ProgramCode>,
         pace: &Pace,
-        owner: QuickOwner<'_>,
+        owner: StateOwnerRef<'_>,
         call: &QuickCall<'_>,
     ) -> Option<Step> {
         let limits = &self.shared.limits;
@@ -226,8 +226,10 @@ impl Shared {
         let slots = self.slots();
         let mut hasher = DefaultHasher::new();
         start.program.hash.hash(&mut hasher);
-        if let StateOwner::Principal(id) = &start.owner {
-            id.hash(&mut hasher);
+        match &start.owner {
+            StateOwner::Principal(id) => id.hash(&mut hasher),
+            StateOwner::Session(key) => key.hash(&mut hasher),
+            StateOwner::Anonymous | StateOwner::Everyone => {}
         }
         let preferred = hasher.finish() as usize;
         let count = slots.len();

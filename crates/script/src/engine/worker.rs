@@ -36,8 +36,8 @@ pub(super) struct Worker {
 struct RunningCall {
     sandbox: Sandbox,
     steps: Sender<Step>,
-    /// It began with fresh module state, which no other call must see.
-    is_replayable: bool,
+    /// Its module state was fresh, and no other call must see it.
+    begins_fresh: bool,
 }
 
 impl Worker {
@@ -58,8 +58,8 @@ impl Worker {
                     Ok(mut sandbox) => {
                         let step = sandbox.start(&start);
                         start.pace.ran(sandbox.cpu_used(), step.end.is_some(), &self.limits);
-                        let is_replayable = start.is_replayable;
-                        let running = RunningCall { sandbox, steps: steps.clone(), is_replayable };
+                        let begins_fresh = start.begins_fresh;
+                        let running = RunningCall { sandbox, steps: steps.clone(), begins_fresh };
                         self.running.insert(call, running);
                         (step, steps)
                     }
@@ -84,7 +84,7 @@ impl Worker {
         };
         if let Some(end) = &step.end
             && let Some(running) = self.running.remove(&call)
-            && !running.is_replayable
+            && !running.begins_fresh
             && running.sandbox.is_reusable(end)
         {
             self.keep(running.sandbox);
@@ -96,7 +96,7 @@ impl Worker {
     fn take_sandbox(&mut self, start: &Start) -> Result<Sandbox, LoadError> {
         let fits = |sandbox: &Sandbox| {
             let is_fresh = sandbox.owner.is_none();
-            let is_own = !start.is_replayable && sandbox.owner.as_ref() == Some(&start.owner);
+            let is_own = !start.begins_fresh && sandbox.owner.as_ref() == Some(&start.owner);
             sandbox.program.hash == start.program.hash && (is_fresh || is_own)
         };
         let mut sandbox = match self.idle.iter().rposition(fits) {

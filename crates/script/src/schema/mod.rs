@@ -22,6 +22,8 @@ pub(crate) use prompt::{ArgumentCompletion, CompletionValues, DeclaredPrompt, de
 pub(crate) struct Declared {
     pub(crate) definition: Tool,
     pub(crate) output: Option<Arc<CompiledSchema>>,
+    /// Whether its module state is shared between callers.
+    pub(crate) shares_state: bool,
     /// Where the handler begins in the tool's file.
     pub(crate) handler_offset: Option<usize>,
     /// Other files that its schema was read from.
@@ -86,13 +88,14 @@ pub(crate) fn declare_tool(
     let description = exports.handler_comment.clone().unwrap_or_default();
     let mut definition =
         Tool { output_schema: described.output.clone(), ..Tool::new(name, &description, input) };
+    let mut shares_state = false;
     if let Some(metadata) = &described.metadata {
-        read_metadata(&mut definition, metadata.to_doc().root()).map_err(|reason| {
+        shares_state = read_metadata(&mut definition, metadata.to_doc().root()).map_err(|reason| {
             at(Diagnostic::error(file, format!("`metadata`: {reason}")), exports.metadata)
         })?;
     }
     definition.description = definition.description.filter(|description| !description.is_empty());
-    Ok(Declared { definition, output, handler_offset: exports.handler, type_files })
+    Ok(Declared { definition, output, shares_state, handler_offset: exports.handler, type_files })
 }
 
 /// Points a diagnostic at a place in the file, if there is one.
@@ -116,10 +119,12 @@ fn check_object_schema(schema: &Json) -> Result<(), String> {
     }
 }
 
-fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<(), String> {
+/// Returns whether the tool shares its module state.
+fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<bool, String> {
     if !metadata.is_object() {
         return Err("expected an object".into());
     }
+    let mut shares_state = false;
     for (key, value) in metadata.members() {
         let key = key.str().unwrap_or_default();
         let wrong = |expected: &str| format!("`{key}`: expected {expected}");
@@ -141,17 +146,18 @@ fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<(), String> {
                     _ => return Err(wrong("`never`, `optional` or `required`")),
                 }
             }
+            "sharedState" => shares_state = value.bool().ok_or_else(|| wrong("true or false"))?,
             "timeoutMs" => tool.call_timeout_ms = Some(value.u64().ok_or_else(|| wrong("a whole number"))?),
             // The file's name is the tool's name; frameworks that repeat it here do no harm.
             "name" if value.eq_str(&tool.name) => {}
             "name" => return Err(format!("`name`: the tool is called `{}` after its file", tool.name)),
             _ => {
-                let known = "`title`, `description`, `annotations`, `icons`, `task`, `timeoutMs` and `_meta`";
+                let known = "`title`, `description`, `annotations`, `icons`, `task`, `timeoutMs`, `sharedState` and `_meta`";
                 return Err(format!("unknown key `{key}`; known are {known}"));
             }
         }
     }
-    Ok(())
+    Ok(shares_state)
 }
 
 fn read_annotations(tool: &mut Tool, annotations: Node<'_>) -> Result<(), String> {

@@ -106,6 +106,49 @@ fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
             ],
         ),
         (
+            "native_package",
+            vec![
+                ("tools/t.ts", "import { hash } from '../lib/hash';\nexport default () => hash('a');"),
+                (
+                    "lib/hash.ts",
+                    "import fast from 'fast-hash';\n\nexport const hash = (text: string) => fast(text);",
+                ),
+                ("node_modules/fast-hash/package.json", r#"{"name":"fast-hash","main":"index.js"}"#),
+                (
+                    "node_modules/fast-hash/index.js",
+                    "'use strict';\nmodule.exports = require('./build/Release/hash');",
+                ),
+                ("node_modules/fast-hash/build/Release/hash.node", "\u{7f}ELF\0\0"),
+            ],
+        ),
+        (
+            "native_package_of_webassembly",
+            vec![
+                ("tools/t.ts", "import sum from 'sum';\nexport default () => sum(1);"),
+                ("node_modules/sum/package.json", r#"{"name":"sum","type":"module","main":"index.js"}"#),
+                (
+                    "node_modules/sum/index.js",
+                    "import * as wasm from './sum_bg.wasm';\nexport default wasm.sum;",
+                ),
+                ("node_modules/sum/sum_bg.wasm", "\0asm"),
+            ],
+        ),
+        (
+            "native_package_without_an_extension",
+            vec![
+                ("tools/t.ts", "import run from 'runner';\nexport default () => run;"),
+                ("node_modules/runner/package.json", r#"{"name":"runner","main":"bin/runner"}"#),
+                ("node_modules/runner/bin/runner", "\u{7f}ELF\0\0"),
+            ],
+        ),
+        (
+            "native_file",
+            vec![
+                ("tools/t.ts", "import sum from './sum.wasm';\nexport default sum;"),
+                ("tools/sum.wasm", "\0asm"),
+            ],
+        ),
+        (
             "intl",
             vec![(
                 "tools/t.ts",
@@ -329,4 +372,20 @@ fn a_package_that_makes_code_from_text_is_named_with_the_tools_that_use_it() {
     for part in ["node_modules/maker/index.js:2:31", "the package `maker`", "`eval = [\"made\"]`"] {
         assert!(warning.contains(part), "{part}: {warning}");
     }
+}
+
+/// As in Node, where the package tries it and does without.
+#[tokio::test]
+async fn a_native_part_that_a_package_can_do_without_is_left_out() {
+    let folder = folder(&[
+        ("tools/t.ts", "import { mask } from 'socket';\nexport default () => mask;"),
+        ("node_modules/socket/package.json", r#"{"name":"socket","main":"index.js"}"#),
+        (
+            "node_modules/socket/index.js",
+            "'use strict';\nexports.mask = 'slow';\ntry { exports.mask = require('./mask.node'); } catch (error) {}",
+        ),
+        ("node_modules/socket/mask.node", "\u{7f}ELF\0\0"),
+    ]);
+    assert_eq!(problems(folder.path()), "");
+    assert_eq!(App::new(folder.path()).text("t", "{}").await, "slow");
 }

@@ -80,6 +80,7 @@ impl Reports {
 pub struct App {
     pub server: Arc<Server>,
     pub provider: Arc<ScriptProvider>,
+    pub engine: Arc<Engine>,
     pub reports: Arc<Reports>,
     observed: Arc<ObservedProvider>,
 }
@@ -155,14 +156,14 @@ impl App {
         let reports = Arc::new(Reports::default());
         let services = ScriptServices { diagnostics: Some(reports.clone()), ..options.services };
         let engine = Arc::new(Engine::with_isolation(options.limits, options.bundle.isolation));
-        let provider = Arc::new(ScriptProvider::new(engine, bundle, services));
+        let provider = Arc::new(ScriptProvider::new(engine.clone(), bundle, services));
         let config = Config::new("t", "1", Limits::default(), Arc::new(SystemPlatform::default()));
         let keyring = options.keyring.unwrap_or_else(|| config.keyring.clone());
         let store = options.store.unwrap_or_else(|| config.store.clone());
         let observed = Arc::new(ObservedProvider { provider: provider.clone(), ended_at_once: false.into() });
         let server =
             Server::new(Config { keyring, store, ..config }, vec![observed.clone() as Arc<dyn Provider>]);
-        Self { server, provider, reports, observed }
+        Self { server, provider, engine, reports, observed }
     }
 
     /// Calls a tool that asks nothing; the `result` or `error` of the response.

@@ -39,6 +39,12 @@ String(new Date(NaN)) => "Invalid Date"
 "İ".toLocaleLowerCase().length => 2
 "abcabc".replaceAll("b", "[$&]") + "a-b".split("-").length + "xyx".lastIndexOf("x") => "a[b]ca[b]c22"
 ((n) => { const t = "ab".repeat(1e5) + n; return [t.indexOf(n), t.includes(n), t.lastIndexOf(n), t.split(n).length, t.replace(n, "$$!").slice(-2), t.replaceAll(n, () => "?").slice(-1)] })("ab".repeat(50) + "c") => [200000,true,200000,2,"$!","?"]
+["aXaXa", "a".repeat(3e5)].map((t) => [t.lastIndexOf("a".repeat(100)), t.lastIndexOf("a", 3), t.lastIndexOf("")]) => [[-1,2,5],[299900,3,300000]]
+((t) => [t.lastIndexOf("ab".repeat(60)), t.lastIndexOf("ab".repeat(60), 99881), t.lastIndexOf("ab".repeat(60), 1), t.lastIndexOf("ba".repeat(60) + "c")])("ab".repeat(2e5)) => [399880,99880,0,-1]
+[[1, [2, [3, [4]]]].flat(), [1, [2, [3, [4]]]].flat(2), [1, [2, [3, [4]]]].flat(Infinity), [1, , [[, 2]]].flat(2), [[1]].flat(0)] => [[1,2,[3,[4]]],[1,2,3,[4]],[1,2,3,4],[1,2],[[1]]]
+[["b", "a", "C", undefined, 10, 9].sort(), ["x".repeat(2000), "b", { toString: () => "c" }].toSorted().map((t) => String(t)[0]), [[2], [1]].sort()] => [[10,9,"C","a","b",null],["b","c","x"],[[1],[2]]]
+[String.raw`a\n${1}b${2}`, String.raw({ raw: ["x", "y", "z"] }, 0), String.raw({ raw: "abc" }, 1, 2, 3)] => ["a\\n1b2","x0yz","a1b2c"]
+["é".normalize("NFD").length, ("é".repeat(5000) + "\u0301\u0316".repeat(9)).normalize("NFD").length, "ﬁ".normalize("NFKC")] => [2,10018,"fi"]
 await new Promise((done) => { const seen = []; setTimeout(() => { seen.push("b"); done(seen) }, 5); setTimeout(() => seen.push("a"), 1); queueMicrotask(() => seen.push("m")) }) => ["m","a","b"]
 await new Promise((done) => { let n = 0; const id = setInterval(() => { if (++n === 3) { clearInterval(id); done(n) } }, 1) }) => 3
 await (async () => { try { await ctx.sleep(60000, { signal: AbortSignal.timeout(2) }) } catch (e) { return e.name } })() => "TimeoutError"

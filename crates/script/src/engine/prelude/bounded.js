@@ -6,17 +6,18 @@
 const SEARCH_STEPS_MAX = 1 << 24;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
-// A call that runs on the thread of its connection starts over on a thread for scripts before it works on more
-// characters or elements than this at once.
+// Before it works on more characters or elements than this at once, a call announces it: one on the thread of its connection
+// starts over on a thread for scripts, and one without processor time left ends, however rarely the interpreter asks.
 const QUICK_LENGTH_MAX = 1 << 16;
-const leaveConnection = host.leaveConnection;
+const announceWork = host.announceWork;
 
 // Knuth, Morris and Pratt: the needle's codes, and how far to fall back after a mismatch at each of them.
 // Methods of strings are called as such, because nobody can replace them once the prelude has run.
-const compileNeedle = (needle) => {
+const compileNeedle = (needle, isBackwards = false) => {
   const codes = new Uint16Array(needle.length),
-    fallback = new Int32Array(needle.length);
-  for (let i = 0; i < codes.length; i++) codes[i] = needle.charCodeAt(i);
+    fallback = new Int32Array(needle.length),
+    last = codes.length - 1;
+  for (let i = 0; i <= last; i++) codes[i] = needle.charCodeAt(isBackwards ? last - i : i);
   for (let i = 1, k = 0; i < codes.length; i++) {
     while (k > 0 && codes[i] !== codes[k]) k = fallback[k - 1];
     if (codes[i] === codes[k]) k++;
@@ -34,9 +35,21 @@ const linearIndexOf = (text, needle, from, { codes, fallback } = compileNeedle(n
   }
   return -1;
 };
+// The last match that begins at `limit` or before: the same search from the end.
+const linearLastIndexOf = (text, needle, limit) => {
+  const { codes, fallback } = compileNeedle(needle, true),
+    end = codes.length;
+  for (let i = (limit + end > text.length ? text.length : limit + end) - 1, k = 0; i >= 0; i--) {
+    const code = text.charCodeAt(i);
+    while (k > 0 && code !== codes[k]) k = fallback[k - 1];
+    if (code === codes[k]) k++;
+    if (k === end) return i;
+  }
+  return -1;
+};
 const nativeIndexOf = uncurry(String.prototype.indexOf);
 const isShortSearch = (text, needle) => {
-  if (text.length > QUICK_LENGTH_MAX) leaveConnection();
+  if (text.length > QUICK_LENGTH_MAX) announceWork();
   return needle.length < 32 || text.length * needle.length <= SEARCH_STEPS_MAX;
 };
 const clampIndex = (position, length) => {
@@ -48,6 +61,8 @@ const boundedIndexOf = (text, needle, from = 0) =>
 const isRegExp = (value) => value != null && typeof value === "object" && value[Symbol.match] !== undefined;
 
 const nativeTrunc = Math.trunc;
+const nativeSlice = uncurry(Array.prototype.slice);
+const testRegExp = uncurry(RegExp.prototype.test);
 const stringThis = (self, method) => {
   if (self == null) throw new PrimordialTypeError(`String.prototype.${method} called on null or undefined`);
   return toText(self);
@@ -86,13 +101,7 @@ replaceMethod(
       if (isShortSearch(text, search)) return apply(original, text, [search, position]);
       const number = +position;
       const limit = number !== number ? text.length : clampIndex(number, text.length);
-      const compiled = compileNeedle(search);
-      let last = -1;
-      for (let at = linearIndexOf(text, search, 0, compiled); at >= 0 && at <= limit;) {
-        last = at;
-        at = linearIndexOf(text, search, at + 1, compiled);
-      }
-      return last;
+      return linearLastIndexOf(text, search, limit);
     },
 );
 replaceMethod(
@@ -163,14 +172,17 @@ replaceMethod(String.prototype, "replace", replaceWith("replace", false));
 replaceMethod(String.prototype, "replaceAll", replaceWith("replaceAll", true));
 
 // These visit every index below `length`, whether or not there is an element.
+const checkLength = (name, list) => {
+  const length = list == null ? 0 : list.length;
+  if (length > QUICK_LENGTH_MAX) {
+    if (length > ARRAY_LENGTH_MAX)
+      throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
+    announceWork();
+  }
+};
 const boundLength = (name) => (original) =>
   function (...args) {
-    const length = this == null ? 0 : this.length;
-    if (length > QUICK_LENGTH_MAX) {
-      if (length > ARRAY_LENGTH_MAX)
-        throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
-      leaveConnection();
-    }
+    checkLength(name, this);
     return apply(original, this, args);
   };
 for (const name of [
@@ -181,7 +193,6 @@ for (const name of [
   "reverse",
   "fill",
   "copyWithin",
-  "sort",
   "slice",
   "splice",
   "concat",
@@ -196,36 +207,134 @@ for (const name of [
   "findLastIndex",
   "reduce",
   "reduceRight",
-  "flat",
   "flatMap",
   "shift",
   "unshift",
   "toLocaleString",
   "toReversed",
-  "toSorted",
   "toSpliced",
   "with",
 ])
   replaceMethod(Array.prototype, name, boundLength(name));
 
+// Long texts, and what becomes a text, are compared by a function, which can be interrupted.
+const SORTED_TEXT_MAX = 1 << 10;
+const isSlowToCompare = (value) =>
+  typeof value === "string" ? value.length > SORTED_TEXT_MAX : typeof value === "object" && value !== null;
+const compareTexts = (a, b) => {
+  const left = toText(a),
+    right = toText(b);
+  if (left.length > QUICK_LENGTH_MAX && right.length > QUICK_LENGTH_MAX) announceWork();
+  return left < right ? -1 : left > right ? 1 : 0;
+};
+for (const name of ["sort", "toSorted"])
+  replaceMethod(
+    Array.prototype,
+    name,
+    (original) =>
+      function (compare) {
+        checkLength(name, this);
+        let order = compare;
+        if (compare === undefined && this != null)
+          for (let i = 0, length = this.length; i < length && order === undefined; i++)
+            if (isSlowToCompare(this[i])) order = compareTexts;
+        return apply(original, this, [order]);
+      },
+  );
+// One level is a loop; more of them visit a list as often as it occurs.
+replaceMethod(
+  Array.prototype,
+  "flat",
+  (original) =>
+    function flat(depth) {
+      checkLength("flat", this);
+      const levels = depth === undefined ? 1 : +depth;
+      if (!(levels > 1) || !isArray(this)) return apply(original, this, [depth]);
+      const flattened = nativeSlice(this, 0, 0);
+      const add = (list, left) => {
+        for (let i = 0; i < list.length; i++) {
+          if (!(i in list)) continue;
+          const value = list[i];
+          if (left >= 1 && isArray(value)) add(value, left - 1);
+          else flattened[flattened.length] = value;
+        }
+      };
+      add(this, levels);
+      return flattened;
+    },
+);
+
 // What makes long texts, or takes them apart, at once.
 const announceLength = (original) =>
   function (count, ...more) {
-    if (count > QUICK_LENGTH_MAX) leaveConnection();
+    if (count > QUICK_LENGTH_MAX) announceWork();
     return apply(original, this, [count, ...more]);
   };
 for (const name of ["repeat", "padStart", "padEnd"]) replaceMethod(String.prototype, name, announceLength);
 replaceMethod(JSON, "parse", (original) => function parse(text, ...more) {
-  if (typeof text === "string" && text.length > QUICK_LENGTH_MAX) leaveConnection();
+  if (typeof text === "string" && text.length > QUICK_LENGTH_MAX) announceWork();
   return apply(original, this, [text, ...more]);
 });
-for (const name of ["sort", "toSorted"])
+replaceMethod(JSON, "stringify", (original) => function stringify(value, replacer, space) {
+  // Every index of a list of names is read before anything is written.
+  if (isArray(replacer)) checkLength("JSON.stringify", replacer);
+  return apply(original, this, [value, replacer, space]);
+});
+replaceMethod(
+  String,
+  "raw",
+  () =>
+    function raw(template, ...values) {
+      const parts = template.raw,
+        length = +parts.length || 0;
+      let text = "";
+      for (let i = 0; i < length; i++) {
+        text += toText(parts[i]);
+        if (i + 1 < length && i < values.length) text += toText(values[i]);
+      }
+      return text;
+    },
+);
+// The marks of one letter are put in order one by one, each past all that follow it.
+const MARKS_MAX = 1 << 12;
+const PrimordialRegExp = RegExp;
+let manyMarks;
+replaceMethod(
+  String.prototype,
+  "normalize",
+  (original) =>
+    function normalize(form) {
+      const text = stringThis(this, "normalize");
+      if (text.length > MARKS_MAX) {
+        if (text.length > QUICK_LENGTH_MAX) announceWork();
+        manyMarks ??= new PrimordialRegExp(`[\\p{M}\\uff9e\\uff9f]{${MARKS_MAX}}`, "u");
+        if (testRegExp(manyMarks, text))
+          throw new PrimordialRangeError(`normalize: a letter has more than ${MARKS_MAX} marks`);
+      }
+      return apply(original, text, [form]);
+    },
+);
+for (const name of [
+  "sort",
+  "toSorted",
+  "join",
+  "indexOf",
+  "lastIndexOf",
+  "includes",
+  "fill",
+  "reverse",
+  "toReversed",
+  "copyWithin",
+])
   replaceMethod(
     getPrototypeOf(Uint8Array.prototype),
     name,
     (original) =>
       function (...args) {
-        if (ArrayBuffer.isView(this) && this.length > QUICK_LENGTH_MAX) leaveConnection();
+        if (ArrayBuffer.isView(this)) {
+          if (name === "sort" || name === "toSorted") checkLength(name, this);
+          else if (this.length > QUICK_LENGTH_MAX) announceWork();
+        }
         return apply(original, this, args);
       },
   );

@@ -11,7 +11,6 @@ const nativeParse = PrimordialDate.parse,
   nativeUTC = PrimordialDate.UTC;
 const hasZone = /(?:Z|[+-]\d\d:?\d\d|\b(?:GMT|UTC|[ECMP][SD]T)(?:[+-]\d+)?)\s*(?:\([^)]*\))?\s*$/i;
 const isDateOnly = /^[+-]?\d{4,6}(?:-\d\d(?:-\d\d)?)?$/;
-const testRegExp = uncurry(RegExp.prototype.test);
 const parseDate = (text) => {
   const ms = nativeParse(text);
   // Text without a zone means local time, and local time is UTC here.

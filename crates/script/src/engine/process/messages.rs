@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::sandbox::LoadError;
-use super::super::{CodeHash, EngineLimits, ProgramCode, Step};
+use super::super::{CodeHash, EngineLimits, ProgramCode, StateOwner, Step};
 use crate::journal::{Completion, EffectJournal};
 
 /// What a worker accepts: the largest program of a folder, escaped.
@@ -64,9 +64,8 @@ pub(super) enum OwnedRequest {
 #[derive(Serialize)]
 pub(super) struct StartRef<'a> {
     pub(super) program: CodeHash,
-    /// `None` if the state is shared.
-    pub(super) principal: Option<&'a str>,
-    pub(super) is_replayable: bool,
+    pub(super) owner: &'a StateOwner,
+    pub(super) begins_fresh: bool,
     pub(super) arguments: &'a str,
     pub(super) request: &'a str,
     pub(super) journal: &'a EffectJournal,
@@ -78,8 +77,8 @@ pub(super) struct StartRef<'a> {
 #[derive(Deserialize)]
 pub(super) struct OwnedStart {
     pub(super) program: CodeHash,
-    pub(super) principal: Option<String>,
-    pub(super) is_replayable: bool,
+    pub(super) owner: StateOwner,
+    pub(super) begins_fresh: bool,
     pub(super) arguments: String,
     pub(super) request: String,
     pub(super) journal: EffectJournal,

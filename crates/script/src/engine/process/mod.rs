@@ -26,7 +26,7 @@ use tokio::sync::mpsc::Sender;
 use self::messages::{RESPONSE_BYTES_MAX, Request, Response, StartRef, read_frame, write_frame};
 use super::sandbox::LoadError;
 use super::worker::{CallNumber, Message};
-use super::{CodeHash, End, EngineLimits, Input, Limit, ProgramCode, Start, StateOwner, Step};
+use super::{CodeHash, End, EngineLimits, Input, Limit, ProgramCode, Start, Step};
 use crate::results::capability_names;
 
 pub use worker::run_script_worker_if_requested;
@@ -248,11 +248,8 @@ impl RemoteWorker {
 fn start_ref(start: &Start) -> StartRef<'_> {
     StartRef {
         program: start.program.hash,
-        principal: match &start.owner {
-            StateOwner::Principal(id) => Some(id),
-            StateOwner::Everyone => None,
-        },
-        is_replayable: start.is_replayable,
+        owner: &start.owner,
+        begins_fresh: start.begins_fresh,
         arguments: &start.arguments,
         request: &start.request,
         journal: &start.journal,

@@ -17,7 +17,7 @@ use super::WORKER_ARG;
 use super::messages::{OwnedRequest, OwnedStart, REQUEST_BYTES_MAX, Response, read_frame, write_frame};
 use crate::engine::sandbox::{LoadError, Sandbox};
 use crate::engine::worker::{Message, STACK_HEADROOM_BYTES, Worker};
-use crate::engine::{CodeHash, EngineLimits, Input, Pace, ProgramCode, Start, StateOwner, Step, Values};
+use crate::engine::{CodeHash, EngineLimits, Input, Pace, ProgramCode, Start, Step, Values};
 use crate::results::capabilities_of_names;
 
 /// Makes this process a worker if it was started as one. Every binary that passes itself to
@@ -112,7 +112,7 @@ impl Served {
     /// What to load while nobody waits.
     fn prepares(&self, request: &OwnedRequest) -> Option<(Arc<ProgramCode>, u64)> {
         match request {
-            OwnedRequest::Start { start, .. } if start.is_replayable => {
+            OwnedRequest::Start { start, .. } if start.begins_fresh => {
                 Some((self.programs.get(&start.program)?.clone(), start.journal.now_ms()))
             }
             _ => None,
@@ -146,14 +146,10 @@ impl Served {
 
     fn start(&mut self, call: u64, start: OwnedStart) -> Option<Step> {
         let program = self.programs.get(&start.program)?.clone();
-        let owner = match start.principal {
-            Some(id) => StateOwner::Principal(id.into()),
-            None => StateOwner::Everyone,
-        };
         let start = Start {
             program,
-            owner,
-            is_replayable: start.is_replayable,
+            owner: start.owner,
+            begins_fresh: start.begins_fresh,
             // The server has given it a place.
             is_nested: false,
             arguments: start.arguments,

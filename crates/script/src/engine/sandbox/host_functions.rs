@@ -74,11 +74,15 @@ impl Shared {
         read(self.random.borrow_mut().get())
     }
 
-    /// Whether the call must start over on a thread for scripts.
-    fn leave_connection(&self) -> bool {
-        let must_leave = self.meter.counts_polls();
-        self.must_leave.set(self.must_leave.get() || must_leave);
-        must_leave
+    /// The call is about to do something that takes long and cannot be interrupted. `Err` is the text of the error to throw;
+    /// what the handler makes of it does not matter.
+    fn announce_work(&self) -> Result<(), &'static str> {
+        if self.meter.counts_polls() {
+            self.must_leave.set(true);
+            return Err("the call continues on another thread");
+        }
+        // The interpreter asks after thousands of steps, and each of them may be such work.
+        if self.meter.must_stop() { Err("the call has no processor time left") } else { Ok(()) }
     }
 
     pub(super) fn track_rejection(&self, reason: &Value<'_>, is_handled: bool) {
@@ -303,12 +307,8 @@ pub(super) fn host_object<'js>(
     let own = shared.clone();
     host.set("finish", Function::new(ctx.clone(), move |kind: u8, text: String| own.finish(kind, text))?)?;
     let own = shared.clone();
-    let leave = move |ctx: Ctx<'js>| match own.leave_connection() {
-        // What the handler makes of it does not matter: the call starts over.
-        true => Err(throw(&ctx, "the call continues on another thread")),
-        false => Ok(()),
-    };
-    host.set("leaveConnection", Function::new(ctx.clone(), leave)?)?;
+    let announce = move |ctx: Ctx<'js>| own.announce_work().map_err(|message| throw(&ctx, message));
+    host.set("announceWork", Function::new(ctx.clone(), announce)?)?;
     let own = shared.clone();
     host.set("fail", Function::new(ctx.clone(), move |description: String| own.fail(&description))?)?;
     // A copy counts towards the memory of the call.
