@@ -32,7 +32,7 @@ pub use aggregate::{
 pub(crate) use filters::{BoundFilter, bind_bound};
 pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix, LinkedFilter};
 pub use links::Scope;
-pub(crate) use links::followable;
+pub(crate) use links::{countable, followable};
 
 pub const QUERY_CHARS_MAX: usize = 1000;
 pub(crate) const EMPTY_QUERY: &str = "is empty; give at least one search term";

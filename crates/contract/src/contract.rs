@@ -104,8 +104,13 @@ impl Link {
 
     /// The fields of a link that filters and groups can follow: to one row, by one field.
     pub fn path_fields(&self) -> Option<(usize, usize)> {
-        match (&self.cardinality, self.fields.as_slice()) {
-            (Cardinality::ToOne, [only]) => Some(*only),
+        self.only_fields().filter(|_| self.is_to_one())
+    }
+
+    /// The fields of a link by one field. Only such links can be asked whether a row has linked rows.
+    pub fn only_fields(&self) -> Option<(usize, usize)> {
+        match self.fields.as_slice() {
+            [only] => Some(*only),
             _ => None,
         }
     }

@@ -214,9 +214,11 @@ fn close_schema(schema: &mut ObjectWriter<'_>, scope: Scope<'_>, filters: Offere
     }
     let filters = filters.listed;
     let has_links = bind::followable(scope.collection()).next().is_some();
-    if !filters.is_empty() || has_links {
+    // Whether there are linked rows is asked with a suffix, too.
+    let has_suffixes = !filters.is_empty() || bind::countable(scope.collection()).next().is_some();
+    if has_suffixes || has_links {
         schema.object("patternProperties", |patterns| {
-            if !filters.is_empty() {
+            if has_suffixes {
                 patterns.raw(SUFFIX_PATTERN, "{}");
             }
             if has_links {

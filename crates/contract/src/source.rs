@@ -211,11 +211,13 @@ impl LayoutNote {
             LayoutNoteKind::Gaps
             | LayoutNoteKind::DoubtfulYears
             | LayoutNoteKind::DoubtfulNumbers
+            | LayoutNoteKind::DoubtfulDates
             | LayoutNoteKind::AssumedNull => true,
             LayoutNoteKind::LeftOut
             | LayoutNoteKind::Doubt
             | LayoutNoteKind::DoubtfulValues
             | LayoutNoteKind::DoubtfulHeader
+            | LayoutNoteKind::DoubtfulPoints
             | LayoutNoteKind::AssumedShortRows => false,
         }
     }
@@ -240,6 +242,10 @@ pub enum LayoutNoteKind {
     DoubtfulYears,
     /// A number that is far below all others is read as a number, and perhaps stands for a missing value.
     DoubtfulNumbers,
+    /// A column has integers that perhaps are dates without separators.
+    DoubtfulDates,
+    /// Points are read as decimal points, and perhaps separate thousands.
+    DoubtfulPoints,
     /// A column has few values, each of which perhaps counts for the rows below it.
     Gaps,
     /// A text such as `NA` in a column of numbers is read as no value.

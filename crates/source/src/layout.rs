@@ -4,6 +4,7 @@
 //! A row is left out only where the evidence is clear, and each is named in a [`LayoutNote`] with the setting that
 //! reads it after all. Where the evidence is not clear, the row is read, and a note says what is doubtful.
 
+mod column_sums;
 mod sections;
 mod totals;
 
@@ -11,8 +12,9 @@ use contract::infer::{TextClass, is_null_name};
 use contract::manifest::{DeclaredLayout, is_stop_text};
 use contract::source::{LayoutNote, LayoutNoteKind};
 
+use column_sums::readings;
 use sections::find_sections;
-use totals::{find_inner_totals, find_last_row_sum, find_statistics, find_totals, readings};
+use totals::{find_inner_totals, find_last_row_sum, find_statistics, find_totals};
 pub(crate) use totals::{is_total_label, is_total_word};
 
 /// One row, as people see it.

@@ -7,7 +7,8 @@ Each file is what some program really exports, made small. Beside it, as JSON, i
 - `fix` and `fixed`: for a file that is not read right by itself, the lines for the manifest that `check` proposes,
   under `collection` or under `fields`, and the tables that result.
 
-The files are committed, so that tests need no Python. Needs openpyxl, xlsxwriter, pandas and pyarrow to run.
+The files are committed, so that tests need no Python. Needs openpyxl, xlsxwriter, pandas and pyarrow to run. Those that LibreOffice
+writes are made by `make_libreoffice.py`.
 """
 
 import datetime
@@ -201,7 +202,8 @@ case(
         "Kontonummer:integer Valuta:integer S/H:text Betrag:decimal Zweck:text",
         [[202051, 260213, "S", "1234.50", "Rechnung 17"], [202051, 260214, "H", "99.00", "Erstattung"]],
     ),
-    fix={"fields": ['Valuta = { date_format = "yymmdd" }'], "is_free": True},
+    named=["has integers in `Valuta` that may all be dates (first `260213` in line 2)"],
+    fix={"fields": ['Valuta = { date_format = "yymmdd" }']},
     fixed=table(
         "Kontonummer:integer Valuta:date S/H:text Betrag:decimal Zweck:text",
         [[202051, "2026-02-13", "S", "1234.50", "Rechnung 17"], [202051, "2026-02-14", "H", "99.00", "Erstattung"]],
@@ -496,7 +498,8 @@ case(
     "file_wide_format.csv",
     lines("Ort;Einwohner;Haushalte", "Ulm;128.928;67.110", "Bonn;336.465;180.020"),
     table("Ort:text Einwohner:decimal Haushalte:decimal", [["Ulm", "128.928", "67.110"], ["Bonn", "336.465", "180.020"]]),
-    fix={"collection": ['number_format = "1.234"'], "is_free": True},
+    named=["has three digits behind every decimal point, which may separate thousands (first `128.928` in `Einwohner`, line 2)"],
+    fix={"collection": ['number_format = "1.234"']},
     fixed=table("Ort:text Einwohner:integer Haushalte:integer", [["Ulm", 128928, 67110], ["Bonn", 336465, 180020]]),
 )
 case(
@@ -618,6 +621,89 @@ case(
          ["Ulm", "Februar", "100.00"]],
     ),
     named=["has 3 rows of totals (lines 4, 7, 8"],
+)
+VENDORS = [["Acme", "Berlin", 10], ["Total Gas & Power", "", 120], ["Beta", "Rome", 30]]
+case(
+    "vendors.csv",
+    lines("Vendor,City,Amount", "Acme,Berlin,10", "Total Gas & Power,,120", "Beta,Rome,30"),
+    table("Vendor:text City:text Amount:integer", VENDORS),
+    named=["has a row that may be a total and is read as data (line 3: `Total Gas & Power`)", "`…_not=Total Gas & Power`"],
+)
+# The total counts it, so there is no doubt.
+case(
+    "vendors_with_total.csv",
+    lines("Vendor,City,Amount", "Acme,Berlin,10", "Total Gas & Power,,120", "Beta,Rome,30", "Total,,160"),
+    table("Vendor:text City:text Amount:integer", VENDORS),
+    named=["has a row of totals (line 5: `Total`), which is left out"],
+)
+SUPPLIERS = [
+    ["Acme", "Berlin", "20.00"], ["Grand Total Ltd", "", "1250.00"], ["Blum", "Ulm", "7.45"],
+    ["Summe GmbH", "Ulm", "80.50"], ["Cook & Co", "Rome", "60.00"], ["Total", "", "99.95"], ["Dim Sum", "", "45.00"],
+    ["Yum Foods", "Bonn", "12.30"], ["Zoo", "Bonn", "19.99"], ["Average Joe's Gym", "", "50.00"],
+]
+
+
+def suppliers(book):
+    sheet = book.add_worksheet("Suppliers")
+    rows = [[name, city or None, float(amount)] for name, city, amount in SUPPLIERS]
+    write_rows(sheet, [["Supplier", "City", "Amount"], *rows])
+
+
+case(
+    "suppliers.csv",
+    lines("Supplier,City,Amount", *[f"{name},{city},{amount}" for name, city, amount in SUPPLIERS]),
+    table("Supplier:text City:text Amount:decimal", SUPPLIERS),
+    named=["has 4 rows that may be totals and are read as data (lines 3, 5, 7, 8, first `Grand Total Ltd`)"],
+)
+case(
+    "suppliers.xlsx",
+    xlsx(suppliers),
+    table(
+        "Supplier:text City:text Amount:number",
+        [[name, city or None, float(amount)] for name, city, amount in SUPPLIERS],
+    ),
+    named=["has 4 rows that may be totals and are read as data (rows 3, 5, 7, 8, first `Grand Total Ltd`)"],
+)
+case(
+    "total_rounded.csv",
+    lines("Konto;Betrag", "Miete;1.234,57", "Strom;345,68", "Wasser;78,91", "Summe;1.659,15", end="\n"),
+    table("Konto:text Betrag:decimal", [["Miete", "1234.57"], ["Strom", "345.68"], ["Wasser", "78.91"]]),
+    named=["has a row of totals (line 5: `Summe`)"],
+)
+case(
+    "subtotals_nested.csv",
+    lines(
+        "Category,Account,Name,Amount",
+        "Travel,6300,Rail,90.00",
+        "Travel,6300,Hotel,210.00",
+        "Total for Travel,,,300.00",
+        "Rent,6100,Landlord,800.00",
+        "Total for Rent,,,800.00",
+        "Power,6200,City Works,120.00",
+        "Power,6200,Total Energies,30.00",
+        "Total for Power,,,150.00",
+        "Total for Premises,,,950.00",
+        "Total,,,1250.00",
+    ),
+    table(
+        "Category:text Account:integer Name:text Amount:decimal",
+        [
+            ["Rent", 6100, "Landlord", "800.00"], ["Power", 6200, "City Works", "120.00"],
+            ["Power", 6200, "Total Energies", "30.00"], ["Travel", 6300, "Rail", "90.00"],
+            ["Travel", 6300, "Hotel", "210.00"],
+        ],
+    ),
+    named=["has 5 rows of totals (lines 4, 6, 9, 10, 11, first `Total for Travel`)"],
+)
+BLANKS = '"PublicHousingStarts" "Households" "CouncilTax"'
+case(
+    "r_blanks.csv",
+    lines(BLANKS, '"Aberdeen_City" 136 96.8 712', '"Angus" 167 46.2 NA', '"East_Ayrshire" 30 50.1 779', end="\n"),
+    {
+        "columns": [['PublicHousingStarts "Households" "CouncilTax"', "text"]],
+        "rows": [["Aberdeen_City 136 96.8 712"], ["Angus 167 46.2 NA"], ["East_Ayrshire 30 50.1 779"]],
+    },
+    named=["each line is one field; if blanks separate its fields, set `delimiter = \" \"`"],
 )
 case(
     "footer.csv",

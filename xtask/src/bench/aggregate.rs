@@ -2,10 +2,11 @@
 //!
 //! Every peer is a process on a pipe, started before the first question: DuckDB has the rows in a table, the product has
 //! read the file. The first answer of each peer is not measured. In each round a question goes to all peers one after the
-//! other, several times each, and the CPU time of the process is compared within the round. The peers must find the same
-//! number of groups.
+//! other, several times each, and the CPU time of the process is compared within the round. Before that, all peers must find the
+//! same number of groups, and the same values in the first of them.
 
 use anyhow::{Context, ensure};
+use serde_json::Value;
 
 use super::gates::{self, Bound, Gate};
 use super::machine;
@@ -125,6 +126,7 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
             })
             .collect::<anyhow::Result<_>>()?;
         ensure!(groups.iter().all(|count| *count == groups[0]), "{}: {groups:?} groups", question.name);
+        check_values(&mut peers, question)?;
         let mut times: [Vec<f64>; PEERS.len()] = Default::default();
         for _ in 0..rounds {
             for (at, times) in times.iter_mut().enumerate() {
@@ -188,14 +190,87 @@ fn ask(peer: &mut StdioPeer, at: usize, question: &Question) -> anyhow::Result<u
             peer.load.send_once(format!("{}\n", question.sql.replace("{month}", month)).as_bytes())?;
         return answer.trim().parse().with_context(|| format!("unexpected answer: {answer}"));
     }
-    let request = format!(
-        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"aggregate_orders","arguments":{}}}}}"#,
-        question.arguments
-    );
-    let answer = peer.load.send_once(format!("{request}\n").as_bytes())?;
-    let result: serde_json::Value = serde_json::from_str(&answer)?;
-    let groups = result.pointer("/result/structuredContent/groups_total").and_then(serde_json::Value::as_u64);
+    let answer = call_product(peer, question.arguments)?;
+    let result: Value = serde_json::from_str(&answer)?;
+    let groups = result.pointer("/result/structuredContent/groups_total").and_then(Value::as_u64);
     groups.with_context(|| format!("unexpected answer: {answer}"))
+}
+
+/// How many groups are compared value by value.
+const COMPARED: u64 = 20;
+
+/// Compares the first groups of all peers, in the order of their names.
+fn check_values(peers: &mut [StdioPeer], question: &Question) -> anyhow::Result<()> {
+    let mut answers = Vec::with_capacity(peers.len());
+    for (at, peer) in peers.iter_mut().enumerate() {
+        let rows = if is_product(at) { product_rows(peer, question) } else { peer_rows(peer, at, question) };
+        answers.push(rows.with_context(|| format!("{}: {}", PEERS[at], question.name))?);
+    }
+    let first = &answers[0];
+    ensure!(!first.is_empty(), "{}: no groups", question.name);
+    for (at, answer) in answers.iter().enumerate().skip(1) {
+        let is_same = answer.len() == first.len()
+            && answer.iter().flatten().count() == first.iter().flatten().count()
+            && answer.iter().flatten().zip(first.iter().flatten()).all(|(a, b)| is_equal(a, b));
+        ensure!(is_same, "{}\n  {} {first:?}\n  {} {answer:?}", question.name, PEERS[0], PEERS[at]);
+    }
+    Ok(())
+}
+
+/// Sums of SQLite and averages of both are floating-point numbers.
+fn is_equal(a: &str, b: &str) -> bool {
+    match (a.parse::<f64>(), b.parse::<f64>()) {
+        (Ok(a), Ok(b)) => (a - b).abs() <= 1e-9 * a.abs().max(1.0),
+        _ => a == b,
+    }
+}
+
+/// The names in an argument that is a name, or an array of names.
+fn names(arguments: &Value, argument: &str) -> Vec<String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    match arguments.get(argument) {
+        None => Vec::new(),
+        Some(Value::Array(all)) => all.iter().map(text).collect(),
+        Some(one) => vec![text(one)],
+    }
+}
+
+/// The first groups of the product: what they are grouped by, and their measures.
+fn product_rows(peer: &mut StdioPeer, question: &Question) -> anyhow::Result<Vec<Vec<String>>> {
+    let mut arguments: Value = serde_json::from_str(question.arguments)?;
+    let groups = names(&arguments, "group");
+    let mut measures = names(&arguments, "measures");
+    if measures.is_empty() {
+        measures.push("count".into());
+    }
+    if !groups.is_empty() {
+        arguments["sort"] = groups.clone().into();
+        arguments["limit"] = COMPARED.into();
+    }
+    let result: Value = serde_json::from_str(&call_product(peer, &arguments.to_string())?)?;
+    let items = result.pointer("/result/structuredContent/items").and_then(Value::as_array);
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let row = |item: &Value| groups.iter().chain(&measures).map(|name| text(&item[name])).collect();
+    Ok(items.with_context(|| format!("unexpected answer: {result}"))?.iter().map(row).collect())
+}
+
+/// The same rows, from a peer that takes SQL.
+fn peer_rows(peer: &mut StdioPeer, at: usize, question: &Question) -> anyhow::Result<Vec<Vec<String>>> {
+    let month = if at == DUCKDB { "strftime(ordered_on, '%Y-%m')" } else { "substr(ordered_on, 1, 7)" };
+    let groups = names(&serde_json::from_str(question.arguments)?, "group").len();
+    let order: Vec<String> = (1..=groups).map(|column| column.to_string()).collect();
+    let order = if groups > 0 { format!(" ORDER BY {}", order.join(", ")) } else { String::new() };
+    let sql = question.sql.replace("{month}", month);
+    let answer = peer.load.send_once(format!("rows {sql}{order} LIMIT {COMPARED}\n").as_bytes())?;
+    serde_json::from_str(&answer).with_context(|| format!("unexpected answer: {answer}"))
+}
+
+/// The answer of the product to a call.
+fn call_product(peer: &mut StdioPeer, arguments: &str) -> anyhow::Result<String> {
+    let request = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"aggregate_orders","arguments":{arguments}}}}}"#
+    );
+    peer.load.send_once(format!("{request}\n").as_bytes())
 }
 
 fn load_average() -> String {

@@ -1,5 +1,9 @@
-"""DuckDB with a table in memory and one thread: a statement per line in, the number of its rows per line out."""
+"""DuckDB with a table in memory and one thread: a statement per line in, the number of its rows per line out.
 
+After `rows ` before a statement, its rows: as JSON, each value as a text.
+"""
+
+import json
 import sys
 
 import duckdb
@@ -11,4 +15,6 @@ database.execute(
     [sys.argv[1]],
 )
 for statement in sys.stdin:
-    print(len(database.execute(statement).fetchall()), flush=True)
+    wanted = statement.removeprefix("rows ")
+    rows = database.execute(wanted).fetchall()
+    print(len(rows) if wanted == statement else json.dumps([[str(value) for value in row] for row in rows]), flush=True)

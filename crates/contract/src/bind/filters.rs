@@ -130,7 +130,8 @@ fn day_range(zone: TimeZone, text: &str) -> Option<String> {
     Some(format!("{}/{}", aggregate::utc_text(start, 0)?, aggregate::utc_text(end - 1, 999_999_999)?))
 }
 
-/// A filter on a field of the row that a row is linked to. A row without such a row has no value in the field.
+/// A filter on a field of the row that a row is linked to. A row without such a row has no value in the field. The last link may
+/// lead to many rows where the filter asks whether there are any.
 #[derive(Debug, PartialEq)]
 pub struct LinkedFilter<'a> {
     /// The links to follow, by index: of the collection, then of the one that it leads to. At least one.
@@ -154,7 +155,7 @@ impl<'a> BoundFilters<'a> {
         name: &str,
         node: Node<'a>,
     ) -> Result<(), Box<ToolError>> {
-        let path = match name.contains('.') {
+        let mut path = match name.contains('.') {
             false => LinkPath { path: Vec::new(), scope, rest: name },
             true => links::follow(scope, name, name)?,
         };
@@ -164,14 +165,18 @@ impl<'a> BoundFilters<'a> {
             None => fields,
         };
         let named = |wanted: &str| fields.iter().copied().find(|at| collection.fields[*at].name == wanted);
-        let (column, suffix) = match named(rest) {
-            Some(column) => (column, None),
-            None => {
-                let suffixed = FilterSuffix::ALL
-                    .into_iter()
-                    .find_map(|suffix| Some((named(rest.strip_suffix(suffix.as_str())?)?, Some(suffix))));
-                suffixed.ok_or_else(|| unknown_filter(collection, fields, name, rest))?
-            }
+        let suffixed = || {
+            let mut suffixes = FilterSuffix::ALL.into_iter();
+            suffixes.find_map(|suffix| Some((named(rest.strip_suffix(suffix.as_str())?)?, Some(suffix))))
+        };
+        let Some((column, suffix)) = named(rest).map(|column| (column, None)).or_else(suffixed) else {
+            let link = rest.strip_suffix(FilterSuffix::Null.as_str());
+            let column = link.map(|link| links::bind_presence(&mut path, name, link)).transpose()?.flatten();
+            let column = column.ok_or_else(|| unknown_filter(collection, fields, name, rest))?;
+            // A row has no linked row where it has no value in that row's field.
+            let filter = bind_null(column, name, node)?;
+            self.linked.push(LinkedFilter { path: path.path, filter });
+            return Ok(());
         };
         let mut filter = bind_filter(&collection.fields[column], column, suffix, name, node)?;
         if let Some(zone) = collection.time_zone {
@@ -225,6 +230,7 @@ fn bind_filter<'a>(
     }
     let one = |comparison, value| BoundFilter { column, comparison, value, more: Vec::new() };
     Ok(match suffix {
+        Some(FilterSuffix::Null) => bind_null(column, name, node)?,
         Some(FilterSuffix::Min) => one(Comparison::AtLeast, bind_bound(field, name, node, f64::ceil)?),
         Some(FilterSuffix::Max) => one(Comparison::AtMost, bind_bound(field, name, node, f64::floor)?),
         Some(suffix @ (FilterSuffix::Contains | FilterSuffix::Starts)) => {
@@ -236,13 +242,6 @@ fn bind_filter<'a>(
                 _ => Comparison::StartsWith,
             };
             one(comparison, BoundValue::Text(order::to_lowercase(&text).into()))
-        }
-        Some(FilterSuffix::Null) => {
-            let is_null = node.bool().ok_or_else(|| {
-                let message = format!("`{name}` must be true or false");
-                invalid_argument(name, ArgumentErrorKind::WrongType, message)
-            })?;
-            one(if is_null { Comparison::IsNull } else { Comparison::IsNotNull }, BoundValue::Null)
         }
         None | Some(FilterSuffix::Not) => {
             let comparison = if suffix.is_none() { Comparison::Equals } else { Comparison::NotEquals };
@@ -265,6 +264,16 @@ fn bind_filter<'a>(
             BoundFilter { column, comparison, value, more: values }
         }
     })
+}
+
+/// Whether there is no value: `true` or `false`.
+fn bind_null<'a>(column: usize, name: &str, node: Node<'_>) -> Result<BoundFilter<'a>, Box<ToolError>> {
+    let is_null = node.bool().ok_or_else(|| {
+        let message = format!("`{name}` must be true or false");
+        invalid_argument(name, ArgumentErrorKind::WrongType, message)
+    })?;
+    let comparison = if is_null { Comparison::IsNull } else { Comparison::IsNotNull };
+    Ok(BoundFilter { column, comparison, value: BoundValue::Null, more: Vec::new() })
 }
 
 /// The end of a range. Integers may be compared with a fraction: at least 1.5 is at least 2.
@@ -321,7 +330,9 @@ fn unknown_filter(collection: &Collection, fields: &[usize], name: &str, rest: &
     }
     let suffixed = FilterSuffix::ALL.into_iter().find_map(|suffix| {
         let base = rest.strip_suffix(suffix.as_str())?;
-        Some(format!("{}{}", nearest(base, names.iter().copied())?, suffix.as_str()))
+        let links = links::countable(collection).filter(|_| suffix == FilterSuffix::Null);
+        let known = names.iter().copied().chain(links.map(|link| link.name.as_str()));
+        Some(format!("{}{}", nearest(base, known)?, suffix.as_str()))
     });
     let help = match suffixed.or_else(|| nearest(rest, names.iter().copied()).map(str::to_owned)) {
         Some(near) => format!("did you mean `{links}{near}`?"),

@@ -77,6 +77,35 @@ pub(super) fn follow<'c, 'n>(
     Ok(at)
 }
 
+/// The links of which a filter can ask whether a row has linked rows.
+pub(crate) fn countable(collection: &Collection) -> impl Iterator<Item = &Link> {
+    collection.links.iter().filter(|link| link.only_fields().is_some())
+}
+
+/// Adds the link that a filter asks for linked rows to a path. Returns the field that such a row has a value in. `argument`
+/// is the one that errors are about.
+pub(super) fn bind_presence<'n>(
+    at: &mut LinkPath<'_, 'n>,
+    argument: &str,
+    link_name: &'n str,
+) -> Result<Option<usize>, Box<ToolError>> {
+    let collection = at.scope.collection();
+    let Some(index) = collection.links.iter().position(|link| link.name == link_name) else {
+        return Ok(None);
+    };
+    let not_allowed = |message| Err(invalid_argument(argument, ArgumentErrorKind::NotAllowed, message));
+    let Some((_, target_field)) = collection.links[index].only_fields() else {
+        return not_allowed(format!(
+            "`{argument}` cannot be used: `{link_name}` is linked by several columns"
+        ));
+    };
+    if at.path.len() == LINK_DEPTH_MAX {
+        return not_allowed(format!("`{argument}` follows too many links; the limit is {LINK_DEPTH_MAX}"));
+    }
+    at.path.push(index);
+    Ok(Some(target_field))
+}
+
 /// The links that filters and groups can follow.
 pub(crate) fn followable(collection: &Collection) -> impl Iterator<Item = &Link> {
     collection.links.iter().filter(|link| link.path_fields().is_some())

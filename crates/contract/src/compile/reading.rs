@@ -23,12 +23,6 @@ impl Compiler<'_> {
                 LayoutNoteKind::LeftOut => Diagnostic::note(message)
                     .code("rows_left_out")
                     .help(format!("to read that as data, set `{}` in {table_name}", note.setting)),
-                LayoutNoteKind::Doubt if note.setting.is_empty() => {
-                    Diagnostic::warning(message).code("doubtful_rows").help(
-                        "no setting leaves out only a row in the middle of the table; if it is a total, remove it from \
-                         the file, or filter it out",
-                    )
-                }
                 LayoutNoteKind::Doubt => Diagnostic::warning(message)
                     .code("doubtful_rows")
                     .help(format!("to leave that out, set `{}` in {table_name}", note.setting)),
@@ -41,6 +35,12 @@ impl Compiler<'_> {
                 LayoutNoteKind::DoubtfulNumbers => Diagnostic::warning(message)
                     .code("doubtful_numbers")
                     .help(format!("if it does, set `{}` in {fields_table}", note.setting)),
+                LayoutNoteKind::DoubtfulDates => Diagnostic::note(message)
+                    .code("doubtful_dates")
+                    .help(format!("if they are, set `{}` in {fields_table}", note.setting)),
+                LayoutNoteKind::DoubtfulPoints => Diagnostic::warning(message)
+                    .code("doubtful_numbers")
+                    .help(format!("if they do, set `{}` in {table_name}", note.setting)),
                 LayoutNoteKind::DoubtfulYears => Diagnostic::warning(message)
                     .code("doubtful_years")
                     .help(format!("if they are in the past, set `{}` in {fields_table}", note.setting)),

@@ -308,10 +308,13 @@ impl ToolBuilder<'_> {
                 Some(format!("{}{}{note}", self.filter_example(suffix)?, suffix.as_str()))
             })
             .collect();
-        let linked = match self.linked_example() {
+        let mut linked = match self.linked_example() {
             Some(example) => format!(" Columns of linked rows filter too: {example}."),
             None => String::new(),
         };
+        if let Some(link) = bind::countable(self.collection).find(|link| !link.is_to_one()) {
+            linked += &format!(" {}_null: true for rows without {0}.", link.name);
+        }
         format!(
             " Filter by {}: pass its name with a value, or an array of values of which one must match. \
              Suffixes compare otherwise: {}.{linked}",

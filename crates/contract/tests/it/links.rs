@@ -235,6 +235,14 @@ fn names_with_dots_follow_links() {
         (r#"{"customer.country_not":["DE"]}"#, Ok("[0] 1 NotEquals")),
         (r#"{"customer.contact.name_contains":"a"}"#, Ok("[0, 0] 1 Contains")),
         (r#"{"group":["customer.country","customer.contact.name"]}"#, Ok("[0] 1; [0, 0] 1")),
+        (r#"{"customer_null":true}"#, Ok("[0] 0 IsNull")),
+        (r#"{"customer.orders_by_billed_to_null":false}"#, Ok("[0, 2] 2 IsNotNull")),
+        (r#"{"customer_null":"yes"}"#, Err("`customer_null` must be true or false")),
+        (r#"{"custmer_null":true}"#, Err("unknown argument `custmer_null`; did you mean `customer_null`?")),
+        (
+            r#"{"customer.contact.customers_null":true}"#,
+            Err("`customer.contact.customers_null` follows too many links; the limit is 2"),
+        ),
         (
             r#"{"custmer.country":"DE"}"#,
             Err("unknown link `custmer` in `custmer.country`; did you mean `customer.country`?"),
@@ -274,6 +282,25 @@ fn names_with_dots_follow_links() {
 }
 
 #[test]
+fn a_link_by_several_columns_cannot_be_asked_for_linked_rows() {
+    let lines = table("Lines", &[("OrderID", DataType::Integer), ("Line", DataType::Integer)], &[]);
+    let mut parcels = table("Parcels", &[("ID", DataType::Integer)], &[]);
+    parcels.columns.extend(lines.columns.clone());
+    let (columns, target_columns) = (vec![1, 2], vec!["OrderID".to_owned(), "Line".to_owned()]);
+    parcels.foreign_keys = vec![ForeignKey { columns, table: "Lines".into(), target_columns }];
+    let facts = SourceFacts {
+        tables: vec![TableFacts { key: vec![0, 1], ..lines }, parcels],
+        ..SourceFacts::default()
+    };
+    let collections = "[collections.lines]\ntable = 'Lines'\n[collections.parcels]\ntable = 'Parcels'\n";
+    let contract = compiled(&facts, "shop.db", collections);
+    let doc = parse(r#"{"lines_null":true}"#.into(), &ParseLimits::default()).expect("valid");
+    let bound = bind::list(Scope::new(&contract.collections, 1), &[], &[], Some(doc.root()));
+    let message = bound.map(|_| ()).map_err(|error| error.message);
+    assert_eq!(message, Err("`lines_null` cannot be used: `lines` is linked by several columns".to_owned()));
+}
+
+#[test]
 fn include_names_links() {
     let contract = compiled(&shop(), "shop.db", COLLECTIONS);
     let include = |arguments: &str| {
@@ -305,6 +332,12 @@ fn schemas_say_what_is_linked_and_which_filters_are_sensitive() {
         "{}",
         list.description
     );
+    let customers = &tool("list_customers").description;
+    assert!(
+        customers.ends_with(" orders_by_customer_id_null: true for rows without orders_by_customer_id."),
+        "{customers}"
+    );
+    assert!(!list.description.contains("customer_null"), "{}", list.description);
     let group = tool("aggregate_orders").input_schema.as_str();
     assert!(group.contains("; a column of a linked row: customer.country"), "{group}");
     assert!(tool("get_orders").output_schema.as_str().contains(r#""customer":{"type":["object","null"]}"#));

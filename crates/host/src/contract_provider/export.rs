@@ -25,7 +25,7 @@ use super::{BlockingContext, CancelOnDrop, ContractProvider, ProviderInner};
 const URI_PREFIX: &str = "spile://export/";
 /// How long a link can be read.
 const EXPORT_TTL_MS: u64 = 15 * 60 * 1000;
-const LIMITS: ExportLimits = ExportLimits { rows_max: 100_000, bytes_max: 8 << 20 };
+pub(super) const EXPORT_LIMITS: ExportLimits = ExportLimits { rows_max: 100_000, bytes_max: 8 << 20 };
 /// Every link passes through the model's context, so a list with longer arguments has none.
 const ARGUMENTS_BYTES_MAX: usize = 512;
 const FORMAT_VERSION: u8 = 1;
@@ -79,6 +79,14 @@ pub(super) fn resource_template() -> ResourceTemplate {
         mime_type: None,
         ..ResourceTemplate::default()
     }
+}
+
+/// What a list says in place of a link that could only fail.
+pub(super) fn no_export_notice() -> String {
+    format!(
+        "An export has at most {} rows, so there is no link to all of these; add filters, or ask for an aggregate.",
+        EXPORT_LIMITS.rows_max
+    )
 }
 
 impl ProviderInner {
@@ -167,14 +175,14 @@ impl ProviderInner {
             Some(projection) => all.filter(|(at, _)| projection.fields.contains(at)).collect(),
             None => all.collect(),
         };
-        let mut writer = ExportWriter::new(fields, format, LIMITS);
+        let mut writer = ExportWriter::new(fields, format, EXPORT_LIMITS);
         let (sort, sort_links) = followed.sort(&listing.sort);
         let query = Query {
             filters: listing.filters.filters().into_iter().chain(followed.filters()).collect(),
             sort,
             sort_links,
             after: None,
-            rows_max: LIMITS.rows_max + 1,
+            rows_max: EXPORT_LIMITS.rows_max + 1,
             cancelled: Some(&blocking.cancelled),
             progress: Some(&blocking.rows_scanned),
         };
@@ -194,7 +202,8 @@ impl ProviderInner {
         blocking: &BlockingContext,
         platform: &dyn Platform,
     ) -> Outcome {
-        let selected = match self.select_groups(index, arguments, LIMITS.rows_max, blocking, platform) {
+        let selected = match self.select_groups(index, arguments, EXPORT_LIMITS.rows_max, blocking, platform)
+        {
             Ok(selected) => selected,
             Err(outcome) => return *outcome,
         };
@@ -205,7 +214,7 @@ impl ProviderInner {
             field
         };
         let fields: Vec<Field> = arguments.names.iter().zip(&arguments.kinds).map(field).collect();
-        let mut writer = ExportWriter::new(fields.iter().enumerate().collect(), format, LIMITS);
+        let mut writer = ExportWriter::new(fields.iter().enumerate().collect(), format, EXPORT_LIMITS);
         for GroupRow(values) in &selected.rows {
             let cells: Vec<ValueRef<'_>> = values.iter().map(Value::as_value_ref).collect();
             if writer.push(&cells) == RowFlow::Stop {
@@ -234,8 +243,8 @@ fn finish(
             let contents = vec![ResourceContents::Text { uri, mime_type, text, meta: None }];
             CallResult::Resource(ResourceResult { contents, ttl_ms: 0, public: false }).into()
         }
-        Err(ExportError::TooManyRows) => too_large(format!("{} rows", LIMITS.rows_max)),
-        Err(ExportError::TooManyBytes) => too_large(format!("{} MiB", LIMITS.bytes_max >> 20)),
+        Err(ExportError::TooManyRows) => too_large(format!("{} rows", EXPORT_LIMITS.rows_max)),
+        Err(ExportError::TooManyBytes) => too_large(format!("{} MiB", EXPORT_LIMITS.bytes_max >> 20)),
         Err(ExportError::Record(error)) => record_error_outcome(&error, collection, platform),
     }
 }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use contract::bind::{BoundGroup, BoundMeasure, BoundSort, LinkedFilter, Scope, split_measure};
+use contract::bind::{BoundGroup, BoundMeasure, BoundSort, FilterSuffix, LinkedFilter, Scope, split_measure};
 use contract::results::{LinkError, LinkedRows};
 use contract::source::{
     Aggregate, Comparison, Filter, GroupColumn, GroupRow, Groups, KeyMap, KeySet, LinkedValues, Measure,
@@ -214,7 +214,13 @@ fn linked_collections(scope: Scope<'_>, arguments: Option<Node<'_>>) -> BTreeSet
             "having" => node.members().for_each(|(name, _)| {
                 add_dotted(scope, &name.str().unwrap_or_default(), &mut found);
             }),
-            _ => add_dotted(scope, &name, &mut found),
+            name => {
+                add_dotted(scope, name, &mut found);
+                // `orders_null` asks whether there are linked rows.
+                if let Some(path) = name.strip_suffix(FilterSuffix::Null.as_str()) {
+                    add_path(scope, path.split('.'), &mut found);
+                }
+            }
         }
     }
     found
@@ -336,8 +342,8 @@ impl<'c> Follower<'c, '_> {
 
     fn link(&self, index: usize, path: &[usize]) -> Result<(&'c Link, usize, usize), Box<Outcome>> {
         let link = path.first().and_then(|link| self.collection(index).links.get(*link));
-        link.and_then(|link| link.path_fields().map(|(own, target)| (link, own, target))).ok_or_else(|| {
-            let detail = "a path follows a link that leads to many rows".into();
+        link.and_then(|link| link.only_fields().map(|(own, target)| (link, own, target))).ok_or_else(|| {
+            let detail = "a path follows a link by several fields".into();
             Box::new(Outcome::Failed(spile_core::CallError::Internal { detail }))
         })
     }
@@ -366,8 +372,12 @@ impl<'c> Follower<'c, '_> {
         let target = self.collection(link.target);
         match error {
             SourceError::TooManyGroups { .. } => {
+                let help = match link.cardinality {
+                    Cardinality::ToOne => "add filters on its fields, or use its tools",
+                    Cardinality::ToMany { .. } => "use its tools",
+                };
                 let message = format!(
-                    "`{}` leads to more than {LINK_KEYS_MAX} rows of {}; add filters on its fields, or use its tools",
+                    "`{}` leads to more than {LINK_KEYS_MAX} rows of {}; {help}",
                     link.name, target.name
                 );
                 ToolError::new(ToolErrorCode::TooLarge, message).into()

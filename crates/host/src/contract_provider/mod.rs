@@ -330,7 +330,12 @@ impl ProviderInner {
                             None => result.into(),
                         }
                     }
-                    ListPage::WithExport(result) | ListPage::Plain(result) => result.into(),
+                    ListPage::TooLongToExport(result) if is_first => {
+                        result.with_block(ContentBlock::Text(export::no_export_notice())).into()
+                    }
+                    ListPage::WithExport(result)
+                    | ListPage::TooLongToExport(result)
+                    | ListPage::Plain(result) => result.into(),
                     ListPage::Failed(outcome) => outcome,
                 })
             }

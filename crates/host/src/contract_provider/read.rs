@@ -17,6 +17,7 @@ use contract::{
 use spile_core::{Call, Outcome, Platform, ToolError, ToolResult};
 
 use super::error::{invalid_cursor_error, not_found_error, record_error_outcome, source_error_outcome};
+use super::export::EXPORT_LIMITS;
 use super::links::{FollowedLinks, LinkedArguments};
 use super::rules::reader_digest;
 use super::{BlockingContext, ProviderInner};
@@ -59,6 +60,8 @@ const EXPORT_ROWS_MIN: u64 = 100;
 pub(super) enum ListPage {
     /// There are more rows, and so many that a link to all of them is worth its tokens.
     WithExport(ToolResult),
+    /// There are more rows than an export has, so a link could only fail.
+    TooLongToExport(ToolResult),
     /// The last page, or one of a list that is short enough to read page by page.
     Plain(ToolResult),
     Failed(Outcome),
@@ -236,14 +239,15 @@ impl ProviderInner {
             Ok(result) => {
                 let result = add_notice(result, reader, collection, NOTICES_MEMBER);
                 let result = self.add_link_notices(result, collection, &include, NOTICES_MEMBER);
-                let rows = match total {
-                    Some(Total::Exact(rows) | Total::AtLeast(rows)) => rows,
-                    None => 0,
-                };
-                if is_cut && rows >= EXPORT_ROWS_MIN {
-                    ListPage::WithExport(result)
-                } else {
-                    ListPage::Plain(result)
+                match total {
+                    Some(Total::Exact(rows) | Total::AtLeast(rows)) if is_cut && rows >= EXPORT_ROWS_MIN => {
+                        if rows > EXPORT_LIMITS.rows_max as u64 {
+                            ListPage::TooLongToExport(result)
+                        } else {
+                            ListPage::WithExport(result)
+                        }
+                    }
+                    Some(_) | None => ListPage::Plain(result),
                 }
             }
             Err(error) => ListPage::Failed(record_error_outcome(&error, collection, platform)),

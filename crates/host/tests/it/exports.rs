@@ -115,6 +115,13 @@ async fn an_export_has_the_rows_of_the_moment_and_fails_as_a_list_does() {
     for at in 0..100_001 {
         client.table.insert_person(&format!("x{at}"), "X");
     }
+    let list = list(&mut client, json!({"fields": ["id"]})).await;
+    assert_eq!(link(&list), None, "a link could only fail");
+    let last = list["content"].as_array().and_then(|blocks| blocks.last()).expect("a block");
+    assert_eq!(
+        last["text"],
+        "An export has at most 100000 rows, so there is no link to all of these; add filters, or ask for an aggregate."
+    );
     let error = read(&mut client, &uri).await.expect_err("too many rows");
     assert!(
         error.contains("this exceeds the limit of an export, 100000 rows; narrow its filters"),

@@ -4,6 +4,7 @@
 mod exports;
 mod http_reply;
 mod in_flight;
+mod links;
 mod overview;
 mod pair;
 mod provider_swap;

@@ -286,7 +286,8 @@ pub(super) fn parse(
         && has_blank_separators(only, &text[rows_start..])
     {
         notes.push(
-            "each line is one field; if blanks separate its fields, save it with commas, semicolons or tabs instead"
+            "each line is one field; if blanks separate its fields, set `delimiter = \" \"` for the source where each is a single blank, \
+             or save it with commas, semicolons or tabs instead"
                 .to_owned(),
         );
     }
@@ -319,14 +320,15 @@ pub(super) fn parse(
 }
 
 /// Whether the only name and the lines below have one number of words each, most of which are numbers: a table of
-/// another program, in columns of a fixed width.
+/// another program, in columns of a fixed width. Tables of R have one word more below, the name of the row.
 fn has_blank_separators(name: &str, rows: &str) -> bool {
     const LINES_MAX: usize = 5;
     let words = name.split_whitespace().count();
     let mut lines = rows.lines().filter(|line| !line.trim().is_empty()).take(LINES_MAX).peekable();
     let is_like_name = |line: &str| {
         let numbers = line.split_whitespace().filter(|word| TextClass::of(word) == TextClass::Number).count();
-        line.split_whitespace().count() == words && numbers * 2 > words
+        let below = line.split_whitespace().count();
+        (below == words || below == words + 1) && numbers * 2 > words
     };
     words > 1 && lines.peek().is_some() && lines.all(is_like_name)
 }
@@ -401,6 +403,8 @@ impl RowScanner<'_> {
         let formats = self.infer_formats(&starts, &columns);
         let mut notes = left_out.notes;
         notes.extend(self.doubt_years(&starts, &formats));
+        notes.extend(self.doubt_integers(&starts, &columns, &formats));
+        notes.extend(self.doubt_points(&starts, &columns, &formats));
         let locate = |row: u64| format!("line {}", self.line(starts[row as usize]));
         let columns = columns.into_iter().zip(formats);
         let profiles: Vec<_> = columns.map(|(column, format)| column.finish(format, locate)).collect();

@@ -50,6 +50,9 @@ pub(crate) trait LargeFormat: Send + Sync + 'static {
         plan: &[Self::Column],
     ) -> Result<(), Self::Error>;
 
+    /// How many rows there are.
+    fn rows(&self, table: &Self::Table) -> u64;
+
     /// How a shape wants its columns imported, in its order. Where the values allow it, as in the default plan.
     fn wanted_columns(
         &self,
@@ -203,12 +206,16 @@ impl<F: LargeFormat> LargeFile<F> {
         });
         match (made, failure) {
             (Ok(database), _) => {
-                let source = Sqlite::open(&database.path, sqlite::Options::default())?;
+                let source = Sqlite::open(&database.path, self.sqlite_options(table))?;
                 Ok(Imported { database, source })
             }
             (Err(_), Some(error)) => Err(error),
             (Err(error), None) => Err(error.into()),
         }
+    }
+
+    fn sqlite_options(&self, table: &F::Table) -> sqlite::Options {
+        sqlite::Options { known_rows: Some(self.format.rows(table)), ..sqlite::Options::default() }
     }
 
     /// A reader of a shape on the import of a state.
@@ -243,7 +250,7 @@ impl<F: LargeFormat> LargeFile<F> {
         // The schema may have a new index since the database was opened.
         let source = match key.is_empty() {
             true => &import.source,
-            false => &Sqlite::open(&import.database.path, sqlite::Options::default())?,
+            false => &Sqlite::open(&import.database.path, self.sqlite_options(&snapshot.table))?,
         };
         Ok(OpenImport { reader: source.reader(&shape)?, _import: import })
     }

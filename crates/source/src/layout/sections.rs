@@ -3,7 +3,8 @@
 use contract::infer::TextClass;
 use contract::source::{LayoutNote, LayoutNoteKind};
 
-use super::totals::{name_rows, readings};
+use super::column_sums::readings;
+use super::totals::name_rows;
 use super::{DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell};
 
 /// A table whose first rows have no heading has none.

@@ -6,6 +6,7 @@ use contract::infer::TextClass;
 use contract::manifest::DeclaredLayout;
 use contract::source::{LayoutNote, LayoutNoteKind};
 
+use super::column_sums::{ColumnSums, SumCount, SumGroup};
 use super::sections::find_group_totals;
 use super::{
     CONTRAST_ROWS_MAX, DataRows, GAPS_ROWS_MAX, LeftOutRows, SketchedCell, SketchedRow, declared_end,
@@ -186,56 +187,33 @@ pub(crate) fn is_total_word(text: &str) -> bool {
         && TOTAL_WORDS.contains(&text.to_lowercase().trim_end_matches(':').trim_end())
 }
 
-/// Rows of totals: a label, and a number that is the sum of the rows before it, or a blank where all other rows have a
-/// value.
+/// Rows of totals: a label, and other evidence. A label that is nothing but a word for a total needs a number where the table
+/// ends or a blank is where all other rows have a value, or a sum; one that names something, as `Total Gas & Power` may be the
+/// name of a customer, needs sums, or the group of the row above it.
 pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &mut LeftOutRows) {
     let candidates: Vec<usize> =
         rows.total_candidates().into_iter().filter(|at| *at < end && *at > 0).collect();
     if candidates.is_empty() || candidates.len() * 2 > end || candidates.len() > TOTALS_MAX {
         return;
     }
-    let mut sums = ColumnSums::default();
-    // Over all ordinary rows: which columns always have a value, and always a number or a date.
-    let mut filled: Vec<FilledColumn> = Vec::new();
-    let mut ordinary = 0;
-    let sections = found.rows.clone();
-    let is_ordinary = |at: &usize| !candidates.contains(at) && !sections.contains(at);
-    for at in (0..end).filter(is_ordinary).take(CONTRAST_ROWS_MAX * 10) {
-        let cells = rows.cells(at);
-        // A blank row lacks every value, which says nothing about the others.
-        ordinary += usize::from(!cells.is_empty());
-        for cell in &cells {
-            if filled.len() <= cell.column {
-                filled.resize(cell.column + 1, FilledColumn::default());
-            }
-            filled[cell.column].values += 1;
-            filled[cell.column].typed +=
-                usize::from(matches!(cell.class, TextClass::Number | TextClass::Date));
-        }
-    }
-    let (mut totals, mut doubts) = (Vec::new(), Vec::new());
+    let columns = FilledColumns::of(rows, end, |at| candidates.contains(&at) || found.rows.contains(&at));
+    let mut search = TotalSearch::default();
     for at in 0..end {
         if candidates.binary_search(&at).is_err() {
-            sums.add(&rows.cells(at));
+            search.pass(rows.cells(at));
             continue;
         }
         let row = rows.row(at);
-        let has_number = row.cells.iter().any(|cell| cell.class == TextClass::Number);
-        let has_gap = filled
-            .iter()
-            .enumerate()
-            .any(|(column, filled)| filled.values == ordinary && row.get(column).is_none());
-        // A label where every other row has a date, as on a sheet of hours whose total is a duration.
-        let label = row.cells.first().and_then(|cell| filled.get(cell.column));
-        let contradicts = row.cells.len() > 1 && label.is_some_and(|column| column.typed == ordinary);
-        if has_gap && contradicts || has_number && (has_gap || sums.has_sum_in(&row)) {
-            sums.end_group();
-            totals.push((at, row));
-        } else {
-            sums.add(&row.cells);
-            doubts.push((at, row));
-        }
+        let is_last = || {
+            let is_other =
+                |next: &usize| candidates.binary_search(next).is_err() && !rows.cells(*next).is_empty();
+            let next = at + 1;
+            !(next..end).any(|next| is_other(&next)) || rows.cells(next).is_empty() || rows.follows_gap(next)
+        };
+        let label = TotalLabel::parse(row.first_text());
+        search.judge(at, row, label.as_ref(), &columns, is_last);
     }
+    let TotalSearch { mut totals, mut doubts, .. } = search;
     if let [(at, _)] = doubts[..]
         && totals.is_empty()
         && let Some(heads) = find_group_totals(rows, at)
@@ -243,15 +221,158 @@ pub(super) fn find_totals(rows: &impl DataRows, end: usize, unit: &str, found: &
         totals.extend(heads.into_iter().map(|head| (head, rows.row(head))));
         totals.append(&mut doubts);
     }
+    totals.sort_unstable_by_key(|(at, _)| *at);
     leave_out_totals(totals, unit, found);
     found.notes.extend(doubtful_totals(rows, end, &doubts, unit));
 }
 
-/// How many of the ordinary rows have a value in a column.
+/// Goes through the rows of a table, and decides which of those with a label are totals.
+#[derive(Default)]
+struct TotalSearch {
+    totals: Vec<(usize, SketchedRow)>,
+    doubts: Vec<(usize, SketchedRow)>,
+    /// Of all rows that are not totals, with those that are doubtful.
+    sums: ColumnSums,
+    /// Without those.
+    certain_sums: ColumnSums,
+    /// What may stand behind the word in the label of a total: the texts of the row above, and headings.
+    above: Vec<SketchedCell>,
+    headings: Vec<SketchedCell>,
+}
+
+impl TotalSearch {
+    /// A row without a label of totals.
+    fn pass(&mut self, cells: Vec<SketchedCell>) {
+        const HEADINGS_MAX: usize = 100;
+        self.sums.add(&cells);
+        self.certain_sums.add(&cells);
+        match cells.len() {
+            0 => {}
+            1 if self.headings.len() < HEADINGS_MAX => self.headings.extend(cells),
+            _ => self.above = cells,
+        }
+    }
+
+    fn judge(
+        &mut self,
+        at: usize,
+        row: SketchedRow,
+        label: Option<&TotalLabel>,
+        columns: &FilledColumns,
+        is_last: impl Fn() -> bool,
+    ) {
+        let has_number = row.cells.iter().any(|cell| cell.class == TextClass::Number);
+        let has_gap = columns.lacks_value(&row);
+        let name = label.map_or("", |label| label.name.as_str());
+        let group = if name.is_empty() { SumGroup::OneRow } else { SumGroup::TwoRows };
+        let (is_sum, is_certain_sum) =
+            (self.sums.has_sums_in(&row, group), self.certain_sums.has_sums_in(&row, group));
+        let is_group = || {
+            let is_name = |cell: &SketchedCell| {
+                cell.class == TextClass::Other && cell.text.trim().to_lowercase() == name
+            };
+            self.above.iter().any(is_name) || self.headings.iter().any(is_name)
+        };
+        let has_evidence = || match name.is_empty() {
+            true => is_sum.any || is_certain_sum.any || (has_gap && is_last()),
+            false => is_sum.most || is_certain_sum.most || (has_gap && is_group()),
+        };
+        if !(has_gap && columns.contradict(&row) || has_number && has_evidence()) {
+            self.sums.add(&row.cells);
+            return self.doubts.push((at, row));
+        }
+        // A total tells whether the doubtful rows before it are part of it.
+        match (is_sum.most, is_certain_sum.most) {
+            (true, false) => self.doubts.clear(),
+            (false, true) => {
+                self.totals.append(&mut self.doubts);
+                self.sums = self.certain_sums.clone();
+            }
+            (true, true) | (false, false) => {}
+        }
+        self.sums.end_group();
+        self.certain_sums.end_group();
+        self.totals.push((at, row));
+    }
+}
+
+/// The label of a row of totals, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct TotalLabel {
+    /// What it names besides the word for a total, in lower case: `north` of `North Total`. Empty for `Total`, `Total 2026`
+    /// and `Summe (EUR)`, which name nothing.
+    name: String,
+}
+
+impl TotalLabel {
+    fn parse(text: &str) -> Option<Self> {
+        const JOINING_WORDS: [&str; 8] = ["for", "of", "für", "von", "pour", "de", "para", "per"];
+        const CURRENCIES: [&str; 5] = ["eur", "usd", "gbp", "chf", "euro"];
+        let lower = text.trim().to_lowercase();
+        let label = lower.trim_end_matches(':').trim_end();
+        // `Grand Total North` begins with two words, and `Summe Total` ends with one of two.
+        let rest = |word: &&str| {
+            let behind =
+                label.strip_prefix(*word).filter(|rest| rest.is_empty() || rest.starts_with([' ', ':']));
+            behind.or_else(|| label.strip_suffix(*word).filter(|rest| rest.is_empty() || rest.ends_with(' ')))
+        };
+        let name = TOTAL_WORDS.iter().filter_map(rest).min_by_key(|rest| rest.len())?;
+        let mut name = name.trim_matches([' ', ':', '-', '–']);
+        for word in JOINING_WORDS {
+            name =
+                name.strip_prefix(word).and_then(|rest| rest.strip_prefix(' ')).unwrap_or(name).trim_start();
+        }
+        let is_nothing = !name.contains(char::is_alphabetic)
+            || name.starts_with('(') && name.ends_with(')')
+            || CURRENCIES.contains(&name);
+        Some(Self { name: if is_nothing { String::new() } else { name.to_owned() } })
+    }
+}
+
+/// How many of the ordinary rows have a value in each column.
+#[derive(Debug, Default)]
+struct FilledColumns {
+    rows: usize,
+    columns: Vec<FilledColumn>,
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct FilledColumn {
     values: usize,
     typed: usize,
+}
+
+impl FilledColumns {
+    /// Over all ordinary rows: which columns always have a value, and always a number or a date.
+    fn of(rows: &impl DataRows, end: usize, is_other: impl Fn(usize) -> bool) -> Self {
+        let mut filled = Self::default();
+        for at in (0..end).filter(|at| !is_other(*at)).take(CONTRAST_ROWS_MAX * 10) {
+            let cells = rows.cells(at);
+            // A blank row lacks every value, which says nothing about the others.
+            filled.rows += usize::from(!cells.is_empty());
+            for cell in &cells {
+                if filled.columns.len() <= cell.column {
+                    filled.columns.resize(cell.column + 1, FilledColumn::default());
+                }
+                let column = &mut filled.columns[cell.column];
+                column.values += 1;
+                column.typed += usize::from(matches!(cell.class, TextClass::Number | TextClass::Date));
+            }
+        }
+        filled
+    }
+
+    /// Whether a row has a blank where all others have a value.
+    fn lacks_value(&self, row: &SketchedRow) -> bool {
+        let mut columns = self.columns.iter().enumerate();
+        columns.any(|(column, filled)| filled.values == self.rows && row.get(column).is_none())
+    }
+
+    /// Whether a row begins with a label where every other has a date, as on a sheet of hours whose total is a duration.
+    fn contradict(&self, row: &SketchedRow) -> bool {
+        let label = row.cells.first().and_then(|cell| self.columns.get(cell.column));
+        row.cells.len() > 1 && label.is_some_and(|column| column.typed == self.rows)
+    }
 }
 
 /// Rows with a word for a total behind their first cell, which may be totals of other rows, or values of a column.
@@ -395,8 +516,23 @@ fn doubtful_totals(
     };
     // Only rows at the end can be left out by a setting.
     let is_end = last + 1 - first == doubts.len() && (last + 1..end).all(|at| rows.cells(at).is_empty());
-    let setting = if is_end { end_setting(rows, *first, row) } else { String::new() };
-    Some(LayoutNote { kind: LayoutNoteKind::Doubt, message, setting })
+    if is_end {
+        return Some(LayoutNote {
+            kind: LayoutNoteKind::Doubt,
+            message,
+            setting: end_setting(rows, *first, row),
+        });
+    }
+    let label = row.quoted();
+    Some(LayoutNote {
+        kind: LayoutNoteKind::DoubtfulValues,
+        message,
+        setting: format!(
+            "no setting leaves out only rows in the middle of the table; if they are totals, remove them from the file, or leave \
+             them out with a filter, such as `…_not={}`",
+            label.trim_matches('`')
+        ),
+    })
 }
 
 /// The setting that ends the table before a row: by its label, if no row before it has the same.
@@ -426,110 +562,34 @@ pub(super) fn name_rows(numbers: &[u32]) -> String {
     text
 }
 
-/// How many numbers of a row are the sums of their columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SumCount {
-    /// In every column that has numbers.
-    All(usize),
-    /// In these columns, and not in others.
-    Some(usize),
-}
+#[cfg(test)]
+mod tests {
+    use super::TotalLabel;
 
-/// The sums of each column: of all rows, and of those since the last total; with a point and with a comma as the
-/// decimal separator. Only evidence, so floats will do.
-#[derive(Default)]
-struct ColumnSums(Vec<[ColumnSum; 2]>);
+    fn check(text: &str, name: Option<&str>) {
+        let label = TotalLabel::parse(text);
+        assert_eq!(label.as_ref().map(|label| label.name.as_str()), name, "{text}");
+    }
 
-#[derive(Default, Clone, Copy)]
-struct ColumnSum {
-    all: f64,
-    group: f64,
-    rows: usize,
-    has_negative: bool,
-}
-
-impl ColumnSums {
-    fn add(&mut self, cells: &[SketchedCell]) {
-        for cell in cells.iter().filter(|cell| cell.class == TextClass::Number) {
-            if self.0.len() <= cell.column {
-                self.0.resize(cell.column + 1, [ColumnSum::default(); 2]);
-            }
-            for (sum, value) in self.0[cell.column].iter_mut().zip(readings(&cell.text)) {
-                sum.all += value.unwrap_or(0.0);
-                sum.group += value.unwrap_or(0.0);
-                sum.rows += 1;
-                sum.has_negative |= value.is_some_and(|value| value < 0.0);
-            }
+    #[test]
+    fn a_label_that_names_something_is_more_than_a_word_for_a_total() {
+        for text in
+            ["Total", "TOTAL:", "Grand Total", "Total général", "Summe (EUR)", "Total 2026", "Total EUR", "Σ"]
+        {
+            check(text, Some(""));
+        }
+        for (text, name) in [
+            ("North Total", "north"),
+            ("Total for Sales", "sales"),
+            ("Summe Berlin:", "berlin"),
+            ("Grand Total Ltd", "ltd"),
+            ("Total Gas & Power", "gas & power"),
+            ("Dim Sum", "dim"),
+        ] {
+            check(text, Some(name));
+        }
+        for text in ["Totally fine", "Consumer", "", "Average Joe's Gym"] {
+            check(text, None);
         }
     }
-
-    fn end_group(&mut self) {
-        self.0.iter_mut().flatten().for_each(|sum| sum.group = 0.0);
-    }
-
-    /// Whether some number of a row is below the sum of numbers that are not negative.
-    fn exceed(&self, row: &SketchedRow) -> bool {
-        row.cells.iter().filter(|cell| cell.class == TextClass::Number).any(|cell| {
-            let sums = self.0.get(cell.column).copied().unwrap_or_default();
-            sums.iter()
-                .zip(readings(&cell.text))
-                .all(|(sum, value)| !sum.has_negative && value.is_none_or(|value| value < sum.all - 1.0))
-        })
-    }
-
-    /// How many numbers of a row are sums, in the columns after the first ones, which have its label.
-    fn count_sums_in(&self, row: &SketchedRow, label_columns: usize) -> SumCount {
-        let is_sum = |sum: &ColumnSum, value: f64| {
-            let tolerance = 0.006_f64.max(sum.all.abs() * 1e-12);
-            sum.rows > 1 && value != 0.0 && (value - sum.all).abs() < tolerance
-        };
-        // With one decimal separator for all of them.
-        let counts = [0, 1].map(|at| {
-            let columns = self.0.iter().enumerate().skip(label_columns).filter(|(_, sums)| sums[at].rows > 0);
-            let (mut count, mut others) = (0, 0);
-            for (column, sums) in columns {
-                let cell = row.get(column).filter(|cell| cell.class == TextClass::Number);
-                let value = cell.and_then(|cell| readings(&cell.text)[at]);
-                match value.is_some_and(|value| is_sum(&sums[at], value)) {
-                    true => count += 1,
-                    false => others += 1,
-                }
-            }
-            (others == 0, count)
-        });
-        match counts.into_iter().max() {
-            Some((true, count)) => SumCount::All(count),
-            Some((false, count)) => SumCount::Some(count),
-            None => SumCount::Some(0),
-        }
-    }
-
-    fn has_sum_in(&self, row: &SketchedRow) -> bool {
-        let is_close = |a: f64, b: f64| (a - b).abs() < 0.006;
-        row.cells.iter().filter(|cell| cell.class == TextClass::Number).any(|cell| {
-            let sums = self.0.get(cell.column).copied().unwrap_or_default();
-            sums.iter().zip(readings(&cell.text)).any(|(sum, value)| {
-                sum.rows > 1
-                    && value.is_some_and(|value| is_close(value, sum.all) || is_close(value, sum.group))
-            })
-        })
-    }
-}
-
-/// A number with a point and with a comma as its decimal separator.
-pub(super) fn readings(text: &str) -> [Option<f64>; 2] {
-    ['.', ','].map(|decimal| {
-        let text = text.trim();
-        let is_negative = text.starts_with(['-', '−']) || text.ends_with('-') || text.contains('(');
-        let digits: String = text
-            .chars()
-            .filter_map(|c| match c {
-                c if c == decimal => Some('.'),
-                '0'..='9' => Some(c),
-                _ => None,
-            })
-            .collect();
-        let value: f64 = digits.parse().ok()?;
-        Some(if is_negative { -value } else { value })
-    })
 }

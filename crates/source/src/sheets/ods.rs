@@ -198,8 +198,15 @@ impl OdsReader<'_, '_> {
         let Some(kind) = tag.attribute("office:value-type")? else {
             return Ok(shown.map(|text| CellValue::Text(text.into_boxed_str())));
         };
+        // LibreOffice saves the truth values of a workbook from Excel as numbers with such a formula.
+        let constant = tag.attribute("table:formula")?.and_then(|formula| match formula.as_str() {
+            "of:=TRUE()" => Some(true),
+            "of:=FALSE()" => Some(false),
+            _ => None,
+        });
         Ok(Some(match kind.as_str() {
             _ if is_error => CellValue::Error,
+            "float" if constant.is_some() => CellValue::Boolean(constant == Some(true)),
             "float" | "percentage" | "currency" => {
                 let text = tag.attribute("office:value")?.ok_or_else(damaged)?;
                 let is_number = text.bytes().all(|c| c.is_ascii_digit() || b"+-.eE".contains(&c));

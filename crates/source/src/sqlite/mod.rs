@@ -90,6 +90,8 @@ pub struct Options {
     /// How long a call may take that cannot be cancelled. The deadline of all others is their caller's.
     pub call_ms_max: u64,
     pub backups: BackupPolicy,
+    /// How many rows the only table has, in a database that nobody writes.
+    pub known_rows: Option<u64>,
 }
 
 impl Default for Options {
@@ -100,6 +102,7 @@ impl Default for Options {
             scan_ms_max: 2_000,
             call_ms_max: 60_000,
             backups: BackupPolicy::default(),
+            known_rows: None,
         }
     }
 }

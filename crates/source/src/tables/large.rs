@@ -358,6 +358,10 @@ impl LargeFormat for LargeRows {
         Ok(())
     }
 
+    fn rows(&self, table: &FoundTable) -> u64 {
+        table.rows
+    }
+
     fn wanted_columns(
         &self,
         table: &FoundTable,

@@ -82,6 +82,31 @@ fn a_sheet_is_linked_to_a_database() {
             {"buyer.country": null, "count": 7},
         ])
     );
+    for (arguments, expected) in [
+        (json!({"orders_null": true}), json!([4])),
+        (json!({"orders_null": false}), json!([1, 2, 3])),
+        (json!({"orders_null": false, "country": "DE"}), json!([2, 3])),
+    ] {
+        let page = ask("list_customers", arguments.clone());
+        let ids: Json = page["items"].as_array().expect("rows").iter().map(|row| row["id"].clone()).collect();
+        assert_eq!(
+            (ids, &page["total"]),
+            (expected.clone(), &json!(expected.as_array().map(Vec::len))),
+            "{arguments}"
+        );
+        let count = ask("aggregate_customers", arguments);
+        assert_eq!(count["items"][0]["count"], page["total"]);
+    }
+    let orphans = ask("aggregate_orders", json!({"buyer_null": true, "group": "customer"}));
+    assert_eq!(orphans["items"], json!([{"customer": 99, "count": 7}]), "to one row as well");
+    let orders_of = |ask: &mut dyn FnMut(&str, Json) -> Json, is_null| {
+        ask("aggregate_orders", json!({"buyer.orders_null": is_null}))["items"][0]["count"].clone()
+    };
+    assert_eq!(
+        (orders_of(&mut ask, false), orders_of(&mut ask, true)),
+        (json!(23), json!(7)),
+        "two links away"
+    );
     let first = ask("list_orders", json!({"buyer.country": "DE", "limit": 10, "fields": ["order"]}));
     let cursor = first["nextCursor"].clone();
     let second = ask(
@@ -112,6 +137,9 @@ fn linked_rows_stay_within_the_bytes_of_a_page() {
 #[test]
 fn whoever_may_not_list_a_collection_cannot_read_it_through_a_link() {
     let project = shop("[tools.customers_of_the_shop]\nuses = 'customers.list'\nrate_limit = '2/min'\n");
+    let orders = std::fs::read_to_string(project.folder.join("orders.csv")).expect("orders");
+    let line = |(at, line): (usize, &str)| format!("{line},{}\n", if at == 0 { "note" } else { "by post" });
+    project.write("orders.csv", orders.lines().enumerate().map(line).collect::<String>().as_bytes());
     let mut answers = Answers::start(&project.folder);
     let refused = "a collection that this call follows a link to cannot be listed; leave the link out";
     for arguments in [json!({"include": "buyer"}), json!({"buyer.name": "Ada"})] {
@@ -122,14 +150,15 @@ fn whoever_may_not_list_a_collection_cannot_read_it_through_a_link() {
         ("get_orders", json!({"order": 1, "include": "buyer"})),
         ("aggregate_orders", json!({"group": "buyer.name"})),
         ("aggregate_orders", json!({"buyer.name": "Ada"})),
-        ("search_orders", json!({"query": "1", "buyer.name": "Ada"})),
+        ("list_orders", json!({"buyer_null": true})),
+        ("aggregate_orders", json!({"buyer.orders_null": false})),
+        ("search_orders", json!({"query": "post", "buyer.name": "Ada"})),
+        ("search_orders", json!({"query": "post", "include": "buyer"})),
     ] {
         let answer = call(&mut answers, tool, arguments.clone());
-        // Orders have no text, so there is no search.
-        if tool != "search_orders" {
-            assert_eq!(answer, Err(refused.to_owned()), "{tool} {arguments}");
-        }
+        assert_eq!(answer, Err(refused.to_owned()), "{tool} {arguments}");
     }
+    assert!(call(&mut answers, "search_orders", json!({"query": "post"})).is_ok());
     assert!(call(&mut answers, "list_orders", json!({"limit": 1})).is_ok(), "without a link it is allowed");
 }
 

@@ -1,15 +1,17 @@
 //! The question set in `testkit/questions`: what people ask of their data, answered by one call each, compared with
-//! SQLite's own answer to the same question. The same rows as a database, as files and as a workbook give the same answers.
+//! SQLite's own answer to the same question. The same rows in every source that can hold them give the same answers.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Value as Json, json};
-use spile::project::Project;
-use tempfile::TempDir;
+use test_databases::Kind;
 
+use self::places::PlaceKind;
 use crate::harness::{StdioServer, TestProject};
+
+mod places;
 
 struct Question {
     /// `chinook`, `northwind`, or a file of the corpus.
@@ -49,42 +51,79 @@ fn questions() -> Vec<Question> {
     questions
 }
 
-/// A table: its name, the names of its columns, and its rows.
-type TableRows = (String, Vec<String>, Vec<Vec<Json>>);
+/// A value of an answer, without its type: decimals are texts in answers.
+#[derive(Debug, Clone, PartialEq)]
+enum Answer {
+    /// A text, or the digits of a number without needless zeros.
+    Exact(String),
+    /// SQLite's own sums and averages are floating-point numbers.
+    Float(f64),
+}
+
+impl Answer {
+    fn of(value: &Json) -> Self {
+        Self::Exact(match value {
+            Json::Bool(is_true) => u8::from(*is_true).to_string(),
+            Json::Number(number) => digits(&number.to_string()),
+            Json::String(text) => digits(text),
+            other => other.to_string(),
+        })
+    }
+
+    /// Whether an answer of a tool is what SQLite answers. Averages are rounded, to six digits more than the sum has.
+    fn is(&self, expected: &Self) -> bool {
+        match (self, expected) {
+            (Self::Exact(found), Self::Float(expected)) => found
+                .parse::<f64>()
+                .is_ok_and(|found| (found - expected).abs() <= 1e-8_f64.max(expected.abs() * 1e-14)),
+            (found, expected) => found == expected,
+        }
+    }
+
+    /// Equal for values that are the same, so that rows can be sorted.
+    fn sort_key(&self) -> String {
+        let number = match self {
+            Self::Float(number) => Some(*number),
+            Self::Exact(text) => text.parse().ok(),
+        };
+        match (number, self) {
+            (Some(number), _) => format!("{:.6}", number + 0.0),
+            (None, Self::Exact(text)) => text.clone(),
+            (None, Self::Float(_)) => String::new(),
+        }
+    }
+}
+
+/// A decimal without zeros at its end; any other text as it is.
+fn digits(text: &str) -> String {
+    let is_decimal = text.split_once('.').is_some_and(|(whole, fraction)| {
+        let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_digits(whole.strip_prefix('-').unwrap_or(whole)) && is_digits(fraction)
+    });
+    match is_decimal {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    }
+}
 
 /// What SQLite answers: names of columns, and rows.
-fn oracle(connection: &Connection, sql: &str) -> (Vec<String>, Vec<Vec<String>>) {
+fn oracle(connection: &Connection, sql: &str) -> (Vec<String>, Vec<Vec<Answer>>) {
     let mut statement = connection.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
     let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let rows = statement.query_map([], |row| {
         let value = |at| {
             Ok(match row.get_ref(at)? {
-                ValueRef::Null => plain(&Json::Null),
-                ValueRef::Integer(n) => plain(&json!(n)),
-                ValueRef::Real(n) => plain(&json!(n)),
-                ValueRef::Text(text) => plain(&json!(String::from_utf8_lossy(text))),
+                ValueRef::Null => Answer::of(&Json::Null),
+                ValueRef::Integer(n) => Answer::of(&json!(n)),
+                ValueRef::Real(n) => Answer::Float(n),
+                ValueRef::Text(text) => Answer::of(&json!(String::from_utf8_lossy(text))),
                 ValueRef::Blob(_) => panic!("no question is about blobs"),
             })
         };
-        (0..names.len()).map(value).collect::<rusqlite::Result<Vec<String>>>()
+        (0..names.len()).map(value).collect::<rusqlite::Result<Vec<Answer>>>()
     });
     let rows = rows.and_then(Iterator::collect).unwrap_or_else(|error| panic!("{sql}: {error}"));
     (names, rows)
-}
-
-/// A value without its type: decimals are texts in answers and floating-point numbers in SQLite's.
-fn plain(value: &Json) -> String {
-    let number = match value {
-        Json::Number(number) => number.as_f64(),
-        Json::Bool(is_true) => Some(f64::from(u8::from(*is_true))),
-        Json::String(text) => text.parse().ok(),
-        _ => None,
-    };
-    match (number, value) {
-        (Some(number), _) => format!("{:.6}", number + 0.0),
-        (None, Json::String(text)) => text.clone(),
-        (None, other) => other.to_string(),
-    }
 }
 
 /// The member at a path: `customer.country` is one member of a group, and a member of a member of a row.
@@ -149,160 +188,63 @@ fn check(question: &Question, answers: &mut Answers, connection: &Connection) ->
         Some(items) => items.as_array().cloned().unwrap_or_default(),
         None => vec![content.clone()],
     };
-    let row = |row: &Json| names.iter().map(|name| plain(member(row, name))).collect::<Vec<String>>();
-    let mut found: Vec<Vec<String>> = rows.iter().map(row).collect();
+    let row = |row: &Json| names.iter().map(|name| Answer::of(member(row, name))).collect::<Vec<Answer>>();
+    let mut found: Vec<Vec<Answer>> = rows.iter().map(row).collect();
     if question.arguments.get("sort").is_none() {
-        found.sort();
-        expected.sort();
+        let key = |row: &Vec<Answer>| row.iter().map(Answer::sort_key).collect::<Vec<String>>();
+        found.sort_by_key(key);
+        expected.sort_by_key(key);
     }
-    (found != expected).then(|| format!("{}\n  answer   {found:?}\n  expected {expected:?}", question.words))
-}
-
-/// A database from its script, in a folder of its own.
-fn database(name: &str) -> (TempDir, Connection) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let connection = Connection::open(folder.path().join(format!("{name}.db"))).expect("a database");
-    connection.execute_batch(&read(&format!("questions/{name}.sql"))).expect("a valid script");
-    (folder, connection)
-}
-
-/// The rows of a table, with the names of its columns.
-fn rows_of(connection: &Connection, table: &str) -> (Vec<String>, Vec<Vec<Json>>) {
-    let mut statement = connection.prepare(&format!("SELECT * FROM \"{table}\"")).expect("a table");
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let is_boolean = |name: &String| name == "Discontinued";
-    let rows = statement.query_map([], |row| {
-        let value = |at: usize| {
-            Ok(match row.get_ref(at)? {
-                ValueRef::Integer(n) if is_boolean(&names[at]) => json!(n == 1),
-                ValueRef::Integer(n) => json!(n),
-                ValueRef::Real(n) => json!(n),
-                ValueRef::Text(text) => json!(String::from_utf8_lossy(text)),
-                ValueRef::Null | ValueRef::Blob(_) => Json::Null,
-            })
-        };
-        (0..names.len()).map(value).collect::<rusqlite::Result<Vec<Json>>>()
-    });
-    let rows = rows.and_then(Iterator::collect).expect("rows");
-    (names, rows)
-}
-
-fn object(names: &[String], row: &[Json]) -> Json {
-    names.iter().cloned().zip(row.iter().cloned()).collect::<serde_json::Map<_, _>>().into()
-}
-
-/// A table as the bytes of a file of this kind.
-fn file(kind: &str, names: &[String], rows: &[Vec<Json>]) -> String {
-    let objects = || rows.iter().map(|row| object(names, row));
-    let field = |value: &Json| match value {
-        Json::Null => String::new(),
-        Json::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
-        other => other.to_string(),
+    let is_same = |(found, expected): (&Vec<Answer>, &Vec<Answer>)| {
+        found.len() == expected.len()
+            && found.iter().zip(expected).all(|(found, expected)| found.is(expected))
     };
-    let line = |row: &Vec<Json>| row.iter().map(field).collect::<Vec<_>>().join(",") + "\n";
-    match kind {
-        "csv" => names.join(",") + "\n" + &rows.iter().map(line).collect::<String>(),
-        "json" => Json::Array(objects().collect()).to_string(),
-        _ => objects().map(|object| format!("{object}\n")).collect(),
-    }
+    let are_same = found.len() == expected.len() && found.iter().zip(&expected).all(is_same);
+    (!are_same).then(|| format!("{}\n  answer   {found:?}\n  expected {expected:?}", question.words))
 }
 
-fn workbook(path: &Path, tables: &[TableRows]) {
-    let mut book = rust_xlsxwriter::Workbook::new();
-    let date = rust_xlsxwriter::Format::new().set_num_format("yyyy-mm-dd");
-    for (table, names, rows) in tables {
-        let sheet = book.add_worksheet().set_name(table).expect("a sheet");
-        for (at, name) in names.iter().enumerate() {
-            sheet.write(0, at as u16, name).expect("a cell");
-        }
-        for (line, row) in rows.iter().enumerate() {
-            for (at, value) in row.iter().enumerate() {
-                let (line, at) = (line as u32 + 1, at as u16);
-                let written = match value {
-                    Json::Null => continue,
-                    Json::Bool(is_true) => sheet.write(line, at, *is_true),
-                    Json::Number(number) => sheet.write(line, at, number.as_f64().unwrap_or_default()),
-                    Json::String(text) if names[usize::from(at)].ends_with("Date") => {
-                        let day = rust_xlsxwriter::ExcelDateTime::parse_from_str(text).expect("a date");
-                        sheet.write_with_format(line, at, &day, &date)
-                    }
-                    Json::String(text) => sheet.write(line, at, text),
-                    other => panic!("{other}"),
-                };
-                written.expect("a cell");
-            }
-        }
-    }
-    book.save(path).expect("a workbook");
-}
-
-/// The tables of a database as files of one kind, with the links that its foreign keys make.
-fn as_files(folder: &TempDir, name: &str, connection: &Connection, kind: &str) -> TempDir {
-    let project = Project::find(&folder.path().join(format!("{name}.db"))).and_then(|project| project.scan());
-    let contract = project.expect("a database").compiled.expect("a contract").contract;
-    let copy = tempfile::tempdir().expect("a folder");
-    let (mut manifest, mut tables) = (String::new(), Vec::new());
-    if kind == "xlsx" {
-        manifest += "[sources.book]\npath = 'book.xlsx'\n";
-    }
-    for collection in &contract.collections {
-        let (table, name) = (&collection.shape.table, &collection.name);
-        let (names, rows) = rows_of(connection, table);
-        let key: Vec<String> = collection.key_fields().map(|field| format!("'{}'", field.column)).collect();
-        match kind {
-            "xlsx" => manifest += &format!("[collections.{name}]\nsource = 'book'\nsheet = '{table}'\n"),
-            _ => {
-                let bytes = file(kind, &names, &rows);
-                std::fs::write(copy.path().join(format!("{name}.{kind}")), bytes).expect("a file");
-                manifest += &format!(
-                    "[sources.{name}]\npath = '{name}.{kind}'\n[collections.{name}]\nsource = '{name}'\n"
-                );
-            }
-        }
-        manifest += &format!("key = [{}]\n", key.join(", "));
-        if kind == "csv" {
-            manifest += "null = ''\n";
-        }
-        for link in &collection.links {
-            let target = &contract.collections[link.target];
-            let by = link.fields.iter().map(|(own, other)| {
-                format!("{} = '{}'", collection.fields[*own].column, target.fields[*other].column)
-            });
-            manifest += &format!(
-                "[collections.{name}.related.{}]\ncollection = '{}'\nby = {{ {} }}\n",
-                link.name,
-                target.name,
-                by.collect::<Vec<_>>().join(", ")
-            );
-        }
-        tables.push((table.clone(), names, rows));
-    }
-    if kind == "xlsx" {
-        workbook(&copy.path().join("book.xlsx"), &tables);
-    }
-    std::fs::write(copy.path().join("spile.toml"), manifest).expect("a file");
-    copy
-}
-
-#[test]
-fn every_question_has_the_same_answer_in_one_call_over_every_source() {
+/// Asks all questions of both databases, served from these kinds of sources.
+fn check_every_question(kinds: &[PlaceKind]) {
     let mut failures = Vec::new();
     for name in ["chinook", "northwind"] {
-        let (folder, connection) = database(name);
-        let mut places = vec![("sqlite", None)];
-        places.extend(
-            ["csv", "json", "jsonl", "xlsx"]
-                .map(|kind| (kind, Some(as_files(&folder, name, &connection, kind)))),
-        );
-        for (kind, place) in &places {
-            let mut answers = Answers::start(place.as_ref().map_or(folder.path(), TempDir::path));
+        let (folder, connection) = places::database(name);
+        for kind in kinds {
+            let place = places::place(&folder, name, &connection, *kind);
+            let mut answers =
+                Answers::start(place.as_ref().map_or(folder.path(), |place| place.folder.path()));
             for question in questions().iter().filter(|question| question.data == name) {
                 let wrong = check(question, &mut answers, &connection);
-                failures.extend(wrong.map(|wrong| format!("{name} as {kind}: {wrong}")));
+                failures.extend(wrong.map(|wrong| format!("{name} as {kind:?}: {wrong}")));
             }
         }
     }
     assert!(failures.is_empty(), "{} wrong answers\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_question_has_the_same_answer_in_one_call_over_sqlite_and_files() {
+    check_every_question(&[
+        PlaceKind::Sqlite,
+        PlaceKind::File("csv"),
+        PlaceKind::File("json"),
+        PlaceKind::File("jsonl"),
+        PlaceKind::Workbook,
+        PlaceKind::File("parquet"),
+    ]);
+}
+
+#[test]
+fn every_question_has_the_same_answer_over_files_that_are_too_large_for_memory() {
+    check_every_question(&[
+        PlaceKind::Import("csv"),
+        PlaceKind::Import("jsonl"),
+        PlaceKind::Import("parquet"),
+    ]);
+}
+
+#[test]
+fn every_question_has_the_same_answer_over_databases() {
+    check_every_question(&[PlaceKind::Database(Kind::Postgres), PlaceKind::Database(Kind::MariaDb)]);
 }
 
 #[test]

@@ -65,6 +65,47 @@ fn access_prints_who_may_do_what() {
 }
 
 #[test]
+fn linked_rows_that_a_caller_may_not_see_do_not_count() {
+    let access = |collection: &str| {
+        format!(
+            "[collections.{collection}.access.member]\noperations = ['list', 'aggregate']\nwhere = {{ tenant = {{ claim = '/tenant' }} }}\n"
+        )
+    };
+    let manifest = format!(
+        "[sources.orders]\npath = 'orders.csv'\n[sources.customers]\npath = 'customers.csv'\n\
+         [collections.orders]\nsource = 'orders'\nkey = 'id'\n[collections.customers]\nsource = 'customers'\nkey = 'id'\n\
+         [collections.customers.related.orders]\ncollection = 'orders'\nby = {{ id = 'customer' }}\n\
+         [roles.member]\nwhen = {{ '/groups' = 'sales' }}\n{}{}\
+         [roles.clerk]\nwhen = {{ '/groups' = 'clerks' }}\n[collections.customers.access.clerk]\noperations = ['list']\n",
+        access("orders"),
+        access("customers")
+    );
+    let tokens = json!({ "tokens": [
+        { "token": "example-token-of-ann", "subject": "ann", "claims": { "tenant": "acme", "groups": ["sales"] } },
+        { "token": "example-token-of-cat", "subject": "cat", "claims": { "groups": ["clerks"] } },
+    ] });
+    let project = TestProject::new(&[
+        ("spile.toml", manifest.as_bytes()),
+        ("tokens.json", tokens.to_string().as_bytes()),
+        ("customers.csv", b"id,tenant,name\n1,acme,Dana\n2,acme,Eli\n3,globex,Fay\n"),
+        // Eli's only order belongs to others.
+        ("orders.csv", b"id,tenant,customer\n10,acme,1\n11,globex,2\n12,globex,3\n"),
+    ]);
+    let server = serve(&project);
+    for (caller, tool, arguments, has, has_not) in [
+        ("ann", "list_customers", json!({ "orders_null": true }), "Eli", "Dana"),
+        ("ann", "list_customers", json!({ "orders_null": false }), "Dana", "Eli"),
+        ("ann", "list_customers", json!({ "orders_null": true }), "\\\"total\\\":1", "Fay"),
+        ("ann", "aggregate_customers", json!({ "orders_null": true }), "\\\"count\\\":1", "isError\":true"),
+        ("cat", "list_customers", json!({ "orders_null": true }), "unknown argument", "Eli"),
+    ] {
+        let answer = call(&server, caller, tool, arguments.clone());
+        assert!(answer.contains(has), "{caller} {tool} {arguments}: {answer}");
+        assert!(!answer.contains(has_not), "{caller} {tool} {arguments}: {answer}");
+    }
+}
+
+#[test]
 fn every_caller_sees_the_tools_fields_and_rows_of_their_role() {
     let project = TestProject::example("tenants");
     let server = serve(&project);

@@ -2,7 +2,7 @@
 //! two peculiarities: it refuses text with a NUL, and the column `loose` stores numeric text as a number.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::ThreadId;
 
@@ -49,6 +49,8 @@ pub struct Table {
     /// Whether inline reads would have to wait for a lock.
     pub locked: Arc<AtomicBool>,
     last_read_thread: Arc<Mutex<Option<ThreadId>>>,
+    /// How many times rows were listed, or read by key or statement.
+    pub reads: Arc<AtomicUsize>,
     pub entered: Arc<AtomicBool>,
     pub stopped: Arc<AtomicBool>,
 }
@@ -64,6 +66,7 @@ impl Table {
     }
 
     fn record_read_thread(&self) {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         *self.last_read_thread.lock().expect("no panic before") = Some(std::thread::current().id());
     }
 
@@ -209,6 +212,7 @@ impl Reader for TableAccess {
         query: &Query<'_>,
         row: &mut dyn FnMut(&[ValueRef<'_>], RowPosition) -> RowFlow,
     ) -> Result<Option<Total>, SourceError> {
+        self.table.reads.fetch_add(1, Ordering::SeqCst);
         if let Some(progress) = query.progress {
             progress.fetch_add(1000, Ordering::Relaxed);
         }

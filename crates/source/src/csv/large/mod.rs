@@ -203,6 +203,10 @@ impl LargeFormat for CsvFormat {
         Ok(())
     }
 
+    fn rows(&self, table: &LargeTable) -> u64 {
+        table.rows
+    }
+
     fn wanted_columns(&self, table: &LargeTable, shape: &TableShape) -> Result<Vec<ColumnPlan>, LargeError> {
         let header = &table.table.header;
         let columns = shape.columns.iter().enumerate().map(|(at, column)| {

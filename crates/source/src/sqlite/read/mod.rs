@@ -81,6 +81,8 @@ pub(crate) struct TableReader {
     pub(crate) call_max: Duration,
     pub(crate) sql_name: String,
     is_small: bool,
+    /// The number of all rows, if they need not be counted.
+    pub(crate) known_rows: Option<u64>,
     /// The number of all rows, as each connection counted them.
     pub(crate) counted_rows: Mutex<Vec<CountedRows>>,
     pub(crate) connections_max: usize,
@@ -161,6 +163,7 @@ impl TableReader {
             is_costly_to_count: AtomicBool::new(false),
             call_max: Duration::from_millis(options.call_ms_max),
             is_small: false,
+            known_rows: options.known_rows,
             counted_rows: Mutex::default(),
             connections_max: options.connections_max.max(1),
             key_lookup: SqlTemplate::default(),

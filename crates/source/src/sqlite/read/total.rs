@@ -1,7 +1,7 @@
 //! How many rows a list has in total, with bounded work.
 //!
-//! The number of all rows is kept for each connection until another connection commits. The number of rows that match
-//! filters is counted by SQLite within the time of one lock, then by a scan within a short time. What is not counted to
+//! The number of all rows is kept for each connection until another connection commits; in an import it is known. The number of
+//! rows that match filters is counted by SQLite within the time of one lock, then by a scan within a short time. What is not counted to
 //! its end is a lower bound. A call that has no time to count inline is repeated on a thread that may block, so that the
 //! load of the machine does not decide whether a list has an exact total.
 
@@ -66,6 +66,9 @@ impl TableReader {
     }
 
     pub(super) fn count_all(&self, mode: ReadMode) -> Result<Option<Total>, DbError> {
+        if let Some(rows) = self.known_rows {
+            return Ok(Some(Total::Exact(rows)));
+        }
         let rows = self.read_in(mode, |connection| {
             let data_version = connection.data_version()?;
             let known = self.known_rows(connection, data_version);

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use contract::source::{
-    ColumnFacts, ColumnShape, Query, Reader, RowFlow, Sort, Source, SourceError, SourceFacts, TableOptions,
-    TableShape,
+    Aggregate, ColumnFacts, ColumnShape, Comparison, Filter, Measure, Query, Reader, RowFlow, Sort, Source,
+    SourceError, SourceFacts, TableOptions, TableShape, Total,
 };
-use contract::{DataType, ValueRef};
+use contract::{DataType, Value, ValueRef};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -223,6 +223,32 @@ fn readers_follow_a_file_that_changes_and_it_cannot_be_written() {
     place.write("{\"id\": 3}\n");
     source.introspect().expect("facts");
     assert_eq!(rows(&reader, &shape, None).expect("rows"), ["3"]);
+}
+
+#[test]
+fn the_rows_of_an_import_are_not_counted_again() {
+    let options = TableOptions::default();
+    let place = Place::new(b"{\"id\": 1}\n{\"id\": 2}\n{\"id\": 3}\n");
+    let source = place.large(&options);
+    let shape = shape(&source.introspect().expect("facts"), &options);
+    let reader = source.reader(&shape).expect("a reader");
+    // Whoever counted now would find no rows.
+    let files = std::fs::read_dir(place.folder.path().join("cache")).expect("a cache");
+    let is_database = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "sqlite");
+    let database = files.map(|file| file.expect("a file").path()).find(is_database).expect("an import");
+    rusqlite::Connection::open(database)
+        .and_then(|it| it.execute_batch("DELETE FROM rows"))
+        .expect("no rows");
+    let count = |filters| {
+        let measures = vec![Measure::Count];
+        let question = Aggregate { measures, filters, groups_max: 1, ..Aggregate::default() };
+        reader.aggregate(&question).expect("a count").rows[0].0[0].clone()
+    };
+    assert_eq!(count(Vec::new()), Value::Integer(3));
+    assert_eq!(count(vec![Filter::new(0, Comparison::AtLeast, ValueRef::Integer(1))]), Value::Integer(0));
+    let query = Query { rows_max: 1, ..Query::default() };
+    let total = reader.list(&query, &mut |_, _| RowFlow::Continue).expect("a page");
+    assert_eq!(total, Some(Total::Exact(3)));
 }
 
 /// Values that are alike, so that columns have types.

@@ -1,21 +1,22 @@
-//! The same random table as CSV, XLSX, JSON Lines and SQLite gives the same answers, which a naive oracle computes.
+//! The same random table in every kind of source that holds its types gives the same answers, which a naive oracle computes.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 
 use contract::aggregate::{Selection, select_groups};
 use contract::bind::BoundValue;
 use contract::manifest::WorkbookFormat;
 use contract::source::{
     Aggregate, AggregateFunction, AggregateSort, Comparison, DateUnit, Filter, GROUPS_MAX, GroupColumn,
-    GroupRow, KeySet, Measure, Query, Reader, RowFlow, Sort, SortTarget, Source, SourceError, TableShape,
-    are_linkable,
+    GroupRow, KeySet, Measure, Query, Reader, RowFlow, Sort, SortTarget, Source, SourceError, TableOptions,
+    TableShape, are_linkable,
 };
 use contract::{DataType, Value, ValueRef, order};
 use database::{Database, Options};
 use proptest::prelude::*;
-use source::csv::{self, Csv};
+use source::csv::{self, Csv, LargeCsv};
 use source::json::{self, JsonLayout};
 use source::sheets;
 use source::sqlite::{self, Sqlite};
@@ -98,7 +99,9 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
     }
     writer.flush().unwrap();
     drop(writer);
-    made.push(("csv", Box::new(place), Box::new(Csv::open(&path, csv::Options::default()))));
+    let import = LargeCsv::open(&path, csv::Options::default(), &place.path().join("cache"));
+    made.push(("csv", Box::new(()), Box::new(Csv::open(&path, csv::Options::default()))));
+    made.push(("csv, imported", Box::new(place), Box::new(import)));
 
     let place = folder();
     let path = place.path().join("t.jsonl");
@@ -114,8 +117,16 @@ fn fixtures(rows: &[Row]) -> Vec<Fixture> {
         format!("{{{}}}\n", members.collect::<Vec<_>>().join(","))
     };
     let lines: String = rows.iter().enumerate().map(|(at, row)| object(at, row)).collect();
-    std::fs::write(&path, lines).unwrap();
-    made.push(("jsonl", Box::new(place), Box::new(json::open(&path, json::Options::new(JsonLayout::Lines)))));
+    std::fs::write(&path, &lines).unwrap();
+    let import = json::open_large_lines(&path, TableOptions::default(), &place.path().join("cache"));
+    made.push(("jsonl", Box::new(()), Box::new(json::open(&path, json::Options::new(JsonLayout::Lines)))));
+    made.push(("jsonl, imported", Box::new(place), Box::new(import)));
+
+    let place = folder();
+    let path = place.path().join("t.json");
+    std::fs::write(&path, format!("[{}]", lines.trim_end().replace('\n', ",\n"))).unwrap();
+    let layout = JsonLayout::Document { pointer: None };
+    made.push(("json", Box::new(place), Box::new(json::open(&path, json::Options::new(layout)))));
 
     for (name, sql_type, is_wal) in [("sqlite", "TEXT", false), ("sqlite, wal", "NUMERIC", true)] {
         let place = folder();
@@ -602,5 +613,27 @@ fn too_many_groups_and_texts_in_a_sum_are_errors() {
         let sum = Aggregate { measures: vec![Measure::Of { function, column: 1 }], ..question_defaults() };
         let error = reader.aggregate(&sum).unwrap_err().to_string();
         assert!(error.contains("`city` has a value that is not a number"), "{name} {error}");
+    }
+}
+
+#[test]
+fn a_count_of_all_rows_reads_none_where_they_are_known() {
+    let row = |at: usize| (Some(["Bonn", "Ulm"][at % 2].to_owned()), None, None, None, None);
+    let rows: Vec<Row> = (0..50).map(row).collect();
+    for Fixture { name, reader, .. } in fixtures(&rows) {
+        // How many rows are counted, and how many are read for that.
+        let count = |filters: Vec<Filter<'_>>| {
+            let scanned = AtomicU64::new(0);
+            let measures = vec![Measure::Count];
+            let question = Aggregate { filters, measures, progress: Some(&scanned), ..question_defaults() };
+            let groups = reader.aggregate(&question).unwrap();
+            (groups.rows[0].0[0].clone(), scanned.into_inner())
+        };
+        assert_eq!(count(Vec::new()), (Value::Integer(50), 0), "{name}");
+        let (found, scanned) = count(vec![Filter::new(1, Comparison::Equals, ValueRef::Text("Ulm"))]);
+        assert_eq!(found, Value::Integer(25), "{name}");
+        if ["csv", "json", "jsonl", "xlsx"].contains(&name) {
+            assert!(scanned >= 25, "{name}: {scanned} rows were read");
+        }
     }
 }
