@@ -272,7 +272,7 @@ impl Driver {
         self.take_signals(step.signals);
         self.journal.reads.extend(step.reads);
         let now_ms = self.round.platform.now_ms();
-        let (mut overdue, mut known) = (Vec::new(), Vec::new());
+        let (mut overdue, mut timers, mut known) = (Vec::new(), Vec::new(), Vec::new());
         for effect in step.effects {
             // After a restart the handler issues again what is being performed already.
             let is_new = effect.number as usize >= self.journal.issued.len();
@@ -292,9 +292,9 @@ impl Driver {
                     let due_ms = effect.at_ms.saturating_add(ms);
                     match due_ms.saturating_sub(now_ms) {
                         // What is asked beside it goes out first, however long the code took to get here.
-                        0 if is_new && ms > 0 => self.sleep(effect.number, due_ms, 1),
+                        0 if is_new && ms > 0 => timers.push((due_ms, effect.number, 1)),
                         0 => overdue.push((due_ms, effect.number)),
-                        left_ms => self.sleep(effect.number, due_ms, left_ms),
+                        left_ms => timers.push((due_ms, effect.number, left_ms)),
                     }
                 }
                 Ok(Work::Ask { key, request }) => match self.answer(&key) {
@@ -326,6 +326,11 @@ impl Driver {
                 }
                 Ok(Work::Future(future)) => self.perform_future(effect.number, future),
             }
+        }
+        // Those that wake up together fire in the order in which they were due, also where the code took longer than that.
+        timers.sort_unstable();
+        for (due_ms, number, left_ms) in timers {
+            self.sleep(number, due_ms, left_ms);
         }
         for number in step.abandoned {
             if let Some(effect) = self.in_flight.remove(&number) {

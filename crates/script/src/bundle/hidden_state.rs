@@ -365,7 +365,14 @@ impl<'a> Visit<'a> for Scan {
                             is_table && (keeps_nothing || READING_METHODS.contains(&method));
                         self.visit_unless_name(object);
                     }
-                    None => self.visit_expression(callee),
+                    None => match callee {
+                        // A function of a table is called.
+                        Expression::ComputedMemberExpression(member) => {
+                            self.visit_unless_name(&member.object);
+                            self.visit_expression(&member.expression);
+                        }
+                        callee => self.visit_expression(callee),
+                    },
                 }
             }
         }

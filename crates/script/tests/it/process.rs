@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use script::{BundleOptions, EngineLimits, Isolation};
 use serde_json::{Value, json};
+use spile_core::Principal;
 
 use crate::harness::{App, AppOptions, PipeClient, call_stateless, folder, helper, isolations};
 
@@ -53,7 +54,9 @@ async fn a_process_answers_as_a_thread_does() {
         let app = app(folder.path(), isolation, EngineLimits::default());
         let mut of_one = Vec::new();
         for (tool, arguments) in calls {
-            let mut result = app.call(tool, arguments).await;
+            // One caller, so that module state is kept.
+            let ann = Principal::local("ann").expect("a name");
+            let mut result = app.call_by(ann, tool, arguments, "").await;
             // It differs for each call.
             if let Some(error) = result["structuredContent"].as_object_mut() {
                 error.remove("ref");

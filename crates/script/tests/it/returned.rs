@@ -1,6 +1,7 @@
 //! What a handler returns or throws, and what its caller gets.
 
 use serde_json::{Value, json};
+use spile_core::Principal;
 
 use crate::harness::{App, AppOptions, PipeClient, folder};
 
@@ -122,7 +123,8 @@ async fn module_state_in_a_literal_is_kept_between_calls() {
     )]);
     let app = App::new(folder.path());
     for count in 1..40 {
-        let result = app.call("t", "{}").await;
+        let ann = Principal::local("ann").expect("a name");
+        let result = app.call_by(ann, "t", "{}", "").await;
         assert_eq!(result["structuredContent"]["count"], count, "{result}");
     }
 }

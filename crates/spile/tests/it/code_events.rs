@@ -171,7 +171,7 @@ fn the_page_can_be_switched_off() {
     let project = TestProject::new(&[("tools/say.ts", SAY)]);
     for (options, has_page) in [(&[][..], true), (&["--no-page"], false)] {
         let server = serve(&project, options);
-        let (head, body) = server.get("/");
+        let (head, body) = server.request("GET", "/", "Accept: text/html\r\n", "");
         let status = head.split(' ').nth(1).unwrap_or_default();
         assert_eq!(status, if has_page { "200" } else { "404" }, "{options:?}: {head}");
         assert_eq!(body.contains("<html") && body.contains("say"), has_page, "{options:?}: {body}");
