@@ -26,14 +26,17 @@ pub use linked::{LinkError, LinkedRows, with_linked_rows};
 pub use page::Page;
 pub use write_result::{WriteResult, replayed_tool_result, write_tool_result};
 
-/// Why a row cannot be returned.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Why a row cannot be returned. The texts are for the log: they may name a key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A value does not have its field's type, in the row with this key.
+    #[error("`{field}` does not match the contract in the row with {row}")]
     TypeMismatch { field: String, row: String },
     /// The row exceeds [`RECORD_BYTES_MAX`].
+    #[error("the row has {bytes} bytes, which exceeds the limit of {RECORD_BYTES_MAX} bytes")]
     TooLarge { bytes: usize },
     /// The page would end at a value that a cursor cannot hold: a blob in a text column, or a text that is too long.
+    #[error("the page would end at a value of `{field}` that a cursor cannot hold")]
     InvalidCursorValue { field: String },
 }
 

@@ -189,17 +189,12 @@ pub(super) fn record_error_outcome(
     platform: &dyn Platform,
 ) -> Outcome {
     let message = match error {
-        RecordError::TypeMismatch { field, row } => {
+        RecordError::TypeMismatch { field, .. } => {
             let message = format!(
                 "a value of `{field}` does not match the output schema; the server's log names the row under this `ref`"
             );
-            let detail = format!("`{field}` does not match the contract in the row with {row}");
-            return logged_outcome(
-                ToolError::new(ToolErrorCode::SourceChanged, message),
-                collection,
-                &detail,
-                platform,
-            );
+            let tool_error = ToolError::new(ToolErrorCode::SourceChanged, message);
+            return logged_outcome(tool_error, collection, &error.to_string(), platform);
         }
         RecordError::InvalidCursorValue { field } => format!(
             "the page cannot end at this value of `{field}`: it is not text, or too long for a cursor; sort by another \

@@ -94,7 +94,7 @@ impl ProviderInner {
                 let message =
                     "the API accepted the request, but what it returned does not match the output schema"
                         .to_owned();
-                let error = WriteError::ResultUnreadable { message, detail: format!("{error:?}") };
+                let error = WriteError::ResultUnreadable { message, detail: error.to_string() };
                 write_error_outcome(&error, collection, &[], RetrySafety::for_write(&write_options), platform)
             }
             Err(error) => record_error_outcome(&error, collection, platform),
