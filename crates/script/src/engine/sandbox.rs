@@ -172,7 +172,7 @@ impl Sandbox {
         let result = if shared.meter.is_exceeded() {
             Err(LoadError::LimitExceeded(Limit::Cpu))
         } else if shared.out_of_memory.get() {
-            Err(LoadError::LimitExceeded(Limit::Memory))
+            Err(LoadError::LimitExceeded(shared.memory_limit()))
         } else {
             result
         };
@@ -293,7 +293,7 @@ impl Sandbox {
     fn begin(&self, random: CallRandom, state: CallState) {
         let shared = &self.shared;
         *shared.random.borrow_mut() = random;
-        shared.unhandled.set(0);
+        shared.reset_rejections();
         shared.out_of_memory.set(false);
         *shared.call.borrow_mut() = state;
     }
@@ -377,6 +377,10 @@ impl Sandbox {
                     self.shared.see_exception(&thrown);
                 }
             }
+            if self.shared.ignores_its_memory_limit() {
+                self.shared.out_of_memory.set(true);
+                break;
+            }
         }
     }
 
@@ -394,7 +398,7 @@ impl Sandbox {
         if shared.meter.is_exceeded() {
             step.end = Some(End::LimitExceeded(Limit::Cpu));
         } else if shared.out_of_memory.get() {
-            step.end = Some(End::LimitExceeded(Limit::Memory));
+            step.end = Some(End::LimitExceeded(shared.memory_limit()));
         } else if matches!(step.end, Some(End::Returned(_))) && shared.unhandled.get() > 0 {
             step.end = Some(End::Threw(shared.unhandled_error()));
         } else if step.end.is_none() && !waits {

@@ -16,6 +16,11 @@ use super::super::{
 use crate::journal::{Completion, EffectJournal, fingerprint};
 use crate::results::capability;
 
+/// What the interpreter's error says.
+const OUT_OF_MEMORY: &str = "out of memory";
+/// A call ends when so many promises were rejected for want of memory and nobody handles them.
+const MEMORY_REJECTIONS_MAX: u32 = 16;
+
 /// What the host functions of one sandbox share.
 pub(super) struct Shared {
     pub(super) limits: EngineLimits,
@@ -28,6 +33,8 @@ pub(super) struct Shared {
     pub(super) out_of_memory: Cell<bool>,
     /// Whether the last promise that nobody handled was rejected with `null`.
     has_null_rejection: Cell<bool>,
+    /// How many of them were rejected for want of memory. The interpreter throws `null` where not even the error fits.
+    memory_rejections: Cell<u32>,
     /// The call is about to do something that may take long, on the thread of its connection.
     pub(super) must_leave: Cell<bool>,
 }
@@ -66,6 +73,7 @@ impl Shared {
             unhandled_reason: RefCell::default(),
             out_of_memory: Cell::new(false),
             has_null_rejection: Cell::new(false),
+            memory_rejections: Cell::new(0),
             must_leave: Cell::new(false),
         }
     }
@@ -86,18 +94,21 @@ impl Shared {
     }
 
     pub(super) fn track_rejection(&self, reason: &Value<'_>, is_handled: bool) {
-        if is_handled {
-            self.unhandled.set(self.unhandled.get().saturating_sub(1));
-            return;
-        }
-        self.unhandled.set(self.unhandled.get() + 1);
-        self.has_null_rejection.set(reason.is_null());
         let described = match reason.as_exception() {
             Some(exception) => {
                 (exception.message().unwrap_or_default(), exception.stack().unwrap_or_default())
             }
             None => ("a promise was rejected with a value that is not an error".to_owned(), String::new()),
         };
+        let for_memory = u32::from(reason.is_null() || described.0.contains(OUT_OF_MEMORY));
+        if is_handled {
+            self.unhandled.set(self.unhandled.get().saturating_sub(1));
+            self.memory_rejections.set(self.memory_rejections.get().saturating_sub(for_memory));
+            return;
+        }
+        self.unhandled.set(self.unhandled.get() + 1);
+        self.memory_rejections.set(self.memory_rejections.get() + for_memory);
+        self.has_null_rejection.set(reason.is_null());
         *self.unhandled_reason.borrow_mut() = Some(described);
     }
 
@@ -117,9 +128,24 @@ impl Shared {
     }
 
     pub(super) fn see_exception(&self, thrown: &Thrown) {
-        if thrown.message.contains("out of memory") {
+        if thrown.message.contains(OUT_OF_MEMORY) {
             self.out_of_memory.set(true);
         }
+    }
+
+    /// Whether code goes on and on although it runs out of memory each time.
+    pub(super) fn ignores_its_memory_limit(&self) -> bool {
+        self.memory_rejections.get() > MEMORY_REJECTIONS_MAX
+    }
+
+    pub(super) fn reset_rejections(&self) {
+        self.unhandled.set(0);
+        self.has_null_rejection.set(false);
+        self.memory_rejections.set(0);
+    }
+
+    pub(super) fn memory_limit(&self) -> Limit {
+        if self.has_null_rejection.get() { Limit::MemoryOrNull } else { Limit::Memory }
     }
 
     /// The next completion of the journal, if the handler has come that far.
