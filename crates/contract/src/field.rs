@@ -77,7 +77,12 @@ impl Field {
         let nullable = self.nullable && side != SchemaUse::Lookup;
         let mixed = self.mixed;
         match self.data_type {
-            DataType::Json => {}
+            DataType::Json if side == SchemaUse::Output => {}
+            // Gemini CLI leaves out tools with untyped arguments.
+            DataType::Json => {
+                out.raw("type", r#"["object","array","string","number","boolean","null"]"#)
+                    .raw("items", "{}");
+            }
             DataType::Blob if side == SchemaUse::Output => {
                 out.array("anyOf", blob_schemas(nullable), |out, schema| {
                     out.extend_from_slice(schema.as_bytes());

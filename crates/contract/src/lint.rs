@@ -3,7 +3,9 @@
 //!
 //! A finding never prevents serving. Findings of the same kind are grouped into one where there may be many.
 
-use json::{Json, Node};
+mod input_schema;
+
+pub use self::input_schema::lint_input_schema;
 
 use crate::compile::IntrospectedSource;
 use crate::contract::{Contract, Tool};
@@ -163,10 +165,11 @@ impl Linter<'_> {
         let contract = self.contract;
         for tool in &contract.tools {
             let at = self.tool_location(tool).cloned();
-            for issue in schema_issues(&tool.input_schema) {
-                let message = format!("the arguments of `{}` {}", tool.name, issue.problem);
-                self.warn(issue.code, at.as_ref(), message, issue.help);
-            }
+            let found = lint_input_schema(&tool.name, &tool.input_schema).into_iter();
+            self.diagnostics.extend(found.map(|finding| match &at {
+                Some(at) => finding.at(at),
+                None => finding,
+            }));
         }
     }
 
@@ -255,62 +258,6 @@ fn is_statement(tool: &manifest::Tool) -> bool {
     }
 }
 
-/// Something in an input schema that some clients refuse.
-struct SchemaIssue {
-    code: &'static str,
-    /// Completes "the arguments of …".
-    problem: String,
-    help: &'static str,
-}
-
-fn schema_issues(input: &Json) -> Vec<SchemaIssue> {
-    let doc = input.to_doc();
-    let root = doc.root();
-    let mut found = Vec::new();
-    for key in ["anyOf", "oneOf", "allOf"].into_iter().filter(|key| root.get(key).is_some()) {
-        found.push(SchemaIssue {
-            code: "schema_union",
-            problem: format!("are an `{key}` at the top, which some clients refuse"),
-            help: "split it into two tools",
-        });
-    }
-    if let Some(remote) = remote_ref(root) {
-        found.push(SchemaIssue {
-            code: "schema_remote_ref",
-            problem: format!("refer to `{remote}`, which clients do not fetch"),
-            help: "include the schema",
-        });
-    }
-    let names = root.get("properties").into_iter().flat_map(|properties| properties.members());
-    let odd: Vec<String> = names
-        .filter_map(|(name, _)| name.str().map(std::borrow::Cow::into_owned))
-        .filter(|name| name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_'))
-        .collect();
-    if !odd.is_empty() {
-        let odd: Vec<&str> = odd.iter().map(String::as_str).collect();
-        found.push(SchemaIssue {
-            code: "argument_name",
-            problem: format!("have names that some clients refuse: {}", quote_names(&odd)),
-            help: "use ASCII letters, digits and `_`; rename a field with `name = \"…\"`",
-        });
-    }
-    found
-}
-
-/// The first `$ref` that leaves the schema.
-fn remote_ref(node: Node<'_>) -> Option<String> {
-    for (key, value) in node.members() {
-        let target = key.eq_str("$ref").then(|| value.str()).flatten();
-        if let Some(target) = target.filter(|target| !target.starts_with('#')) {
-            return Some(target.into_owned());
-        }
-        if let Some(found) = remote_ref(value) {
-            return Some(found);
-        }
-    }
-    node.elements().find_map(remote_ref)
-}
-
 /// An author's description, and its significant words.
 struct DescriptionWords<'a> {
     text: &'a str,
@@ -345,7 +292,7 @@ fn count_with_have(n: usize, what: &str) -> String {
 }
 
 /// The first few names in backticks, and how many more there are.
-fn quote_names(names: &[&str]) -> String {
+fn quote_names(names: &[impl std::fmt::Display]) -> String {
     const SHOWN_MAX: usize = 8;
     let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     join_truncated(&names, SHOWN_MAX)

@@ -37,7 +37,7 @@ pub(crate) fn get_input_schema(scope: Scope<'_>) -> Json {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             key_schema(properties, collection);
-            links::include_schema(properties, scope);
+            links::include_schema(properties, scope, FilterDetail::Full);
         });
         schema.array("required", collection.key_fields(), |out, field| write::string(out, &field.name));
         schema.bool("additionalProperties", false);
@@ -62,9 +62,8 @@ const SUFFIX_PATTERN: &str = "_(min|max|not|contains|starts|null)$";
 enum FilterDetail {
     /// Its type, and its description.
     Full,
+    /// Its type, where another tool of the collection says the rest.
     Type,
-    /// Only its name, where another tool of the collection says the rest.
-    Name,
 }
 
 /// The filters of a tool.
@@ -85,10 +84,11 @@ pub(crate) fn list_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, s
         schema.str("type", "object");
         schema.object("properties", |properties| {
             filters_schema(properties, collection, filters.listed, FilterDetail::Full);
-            links::include_schema(properties, scope);
+            links::include_schema(properties, scope, FilterDetail::Full);
             if !sorts.is_empty() {
                 properties.object("sort", |sort| {
-                    sort.raw("type", NAMES_TYPE).str("description", &sort_description(collection, sorts));
+                    names_type(sort);
+                    sort.str("description", &sort_description(collection, sorts));
                 });
             }
             paging_schema(properties, collection, FilterDetail::Full);
@@ -101,8 +101,15 @@ pub(crate) fn list_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, s
     })
 }
 
+/// Beside a list, which has the same filters, only those are listed that a pattern cannot describe.
 pub(crate) fn search_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, has_list: bool) -> Json {
     let collection = scope.collection();
+    let sensitive: Vec<usize> =
+        filters.listed.iter().copied().filter(|at| collection.fields[*at].sensitive).collect();
+    let filters = match has_list && !filters.listed.is_empty() {
+        true => OfferedFilters { listed: &sensitive, has_others: true },
+        false => filters,
+    };
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
@@ -112,12 +119,9 @@ pub(crate) fn search_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>,
                     .str("pattern", QUERY_PATTERN)
                     .int("maxLength", QUERY_CHARS_MAX as i64);
             });
-            let detail = if has_list { FilterDetail::Name } else { FilterDetail::Full };
-            filters_schema(properties, collection, filters.listed, detail);
-            match detail {
-                FilterDetail::Full => links::include_schema(properties, scope),
-                FilterDetail::Type | FilterDetail::Name => links::include_name(properties, scope),
-            }
+            let detail = if has_list { FilterDetail::Type } else { FilterDetail::Full };
+            filters_schema(properties, collection, filters.listed, FilterDetail::Full);
+            links::include_schema(properties, scope, detail);
             paging_schema(properties, collection, detail);
             links::sensitive_schema(properties, scope);
         });
@@ -146,7 +150,8 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
                 if let Some(example) = linked_example(scope) {
                     description += &format!("; a column of a linked row: {example}");
                 }
-                group.raw("type", NAMES_TYPE).str("description", &description);
+                names_type(group);
+                group.str("description", &description);
             });
             properties.object("measures", |measures| {
                 let mut description = match number {
@@ -158,14 +163,16 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
                 if let Some(example) = links::linked_number(scope) {
                     description += &format!("; a column of a linked row: avg_{example}");
                 }
-                measures.raw("type", NAMES_TYPE).str("description", &description);
+                names_type(measures);
+                measures.str("description", &description);
             });
             properties.object("having", |having| {
-                having.str("type", "object");
-                having.str("description", "keep groups whose measures are in a range: {\"count_min\": 5}");
+                having.str("type", "object").raw("properties", r#"{"count_min":{"type":"number"}}"#);
+                having.str("description", "keep groups in which a measure has at least (_min) or at most (_max) this value");
             });
             properties.object("sort", |sort| {
-                sort.raw("type", NAMES_TYPE).str("description", "groups or measures; `-` for descending: -count");
+                names_type(sort);
+                sort.str("description", "groups or measures; `-` for descending: -count");
             });
             properties.object("limit", |limit| limit_schema(limit, collection));
             let detail = if has_list { FilterDetail::Type } else { FilterDetail::Full };
@@ -175,7 +182,14 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
             }
             links::sensitive_schema(properties, scope);
         });
-        close_schema(schema, scope, filters);
+        close_schema(
+            schema,
+            scope,
+            OfferedFilters {
+                has_others: filters.has_others || (has_list && !filters.listed.is_empty()),
+                ..filters
+            },
+        );
     })
 }
 
@@ -184,7 +198,9 @@ fn is_key(collection: &Collection, field: &Field) -> bool {
 }
 
 /// A name, or an array of names. `bind` checks them: the names are those of the filters, so the schema need not repeat them.
-const NAMES_TYPE: &str = r#"["string","array"]"#;
+fn names_type(out: &mut ObjectWriter<'_>) {
+    out.raw("type", r#"["string","array"]"#).raw("items", r#"{"type":"string"}"#);
+}
 
 /// `fields`, `limit` and `cursor`.
 fn paging_schema(properties: &mut ObjectWriter<'_>, collection: &Collection, detail: FilterDetail) {
@@ -388,9 +404,7 @@ fn filters_schema(
 /// A value, or an array of values of which one must match.
 fn filter_schema(properties: &mut ObjectWriter<'_>, name: &str, field: &Field, detail: FilterDetail) {
     properties.object(name, |out| {
-        if detail != FilterDetail::Name {
-            filter_type(out, field);
-        }
+        filter_type(out, field);
         if detail == FilterDetail::Full {
             let description = field_description(field, true);
             let is_time = matches!(field.data_type, DataType::Timestamp | DataType::LocalTimestamp);
@@ -403,12 +417,11 @@ fn filter_schema(properties: &mut ObjectWriter<'_>, name: &str, field: &Field, d
     });
     // A pattern cannot say which arguments must not be logged.
     for suffix in FilterSuffix::ALL.into_iter().filter(|suffix| field.sensitive && suffix.applies_to(field)) {
-        properties.object(&format!("{name}{}", suffix.as_str()), |out| {
-            out.bool(SENSITIVE_KEYWORD, true);
-        });
+        properties.object(&format!("{name}{}", suffix.as_str()), sensitive_argument);
     }
 }
 
+/// A schema that every client accepts has a type for each argument and `items` for each array.
 fn filter_type(out: &mut ObjectWriter<'_>, field: &Field) {
     let types: &[&str] = match field.data_type {
         DataType::Integer => &["integer", "array"],
@@ -425,16 +438,23 @@ fn filter_type(out: &mut ObjectWriter<'_>, field: &Field) {
     };
     let mixed = (field.mixed && !types.contains(&"string")).then_some(&"string");
     out.array("type", types.iter().chain(mixed), |out, name| write::string(out, name));
-    if !field.allowed.is_empty() {
-        out.object("items", |items| {
+    out.object("items", |items| {
+        if !field.allowed.is_empty() {
             items.array("enum", field.allowed.iter().map(Json::as_str), |out, value| {
                 out.extend_from_slice(value.as_bytes());
             });
-        });
-    } else if !field.mixed {
+        }
+    });
+    if field.allowed.is_empty() && !field.mixed {
         let format = if field.data_type == DataType::Date { Some("date") } else { field.format.as_deref() };
         out.maybe_str("format", format);
     }
+}
+
+/// An argument whose value must not be logged. `bind` knows its type.
+fn sensitive_argument(out: &mut ObjectWriter<'_>) {
+    out.raw("type", r#"["string","number","boolean","array"]"#).raw("items", "{}");
+    out.bool(SENSITIVE_KEYWORD, true);
 }
 
 pub(crate) fn get_output_schema(collection: &Collection) -> Json {

@@ -396,14 +396,14 @@ impl SchemaComparer<'_> {
         }
     }
 
-    /// `patternProperties`: each pattern is compared with the same one.
+    /// `patternProperties`: each pattern is compared with the same one, or with one that matches every name.
     fn compare_patterns(&mut self, at: &str, was: &Map<String, Value>, is: &Map<String, Value>) {
         let empty = Map::new();
         let patterns =
             |of: &Map<String, Value>| of.get(PATTERNS).and_then(Value::as_object).unwrap_or(&empty).clone();
         let (old, new) = (patterns(was), patterns(is));
         for (pattern, schema) in &old {
-            match new.get(pattern) {
+            match new.get(pattern).or_else(|| new.get(ANY_NAME)) {
                 Some(now) => self.compare_schemas(&format!("{at}./{pattern}/"), schema, now),
                 None => {
                     let what = format!("names that match `{pattern}` are no longer allowed");
@@ -449,6 +449,9 @@ impl SchemaComparer<'_> {
         }
     }
 }
+
+/// The pattern of a schema that leaves the names to `bind`.
+const ANY_NAME: &str = "^.";
 
 static ANY_SCHEMA: Value = Value::Bool(true);
 

@@ -316,14 +316,14 @@ impl ToolBuilder<'_> {
             linked += &format!(" {}_null: true for rows without {0}.", link.name);
         }
         format!(
-            " Filter by {}: pass its name with a value, or an array of values of which one must match. \
+            " Filter by {} with a value, or an array of values of which one must match. \
              Suffixes compare otherwise: {}.{linked}",
             self.filter_columns(),
             examples.join(", ")
         )
     }
 
-    /// The same for a tool beside a list, whose schema and description say the rest.
+    /// The same for a tool beside a list, which describes them.
     fn short_filter_sentence(&self) -> String {
         if self.tool_fields.filters.is_empty() {
             return String::new();
@@ -331,13 +331,7 @@ impl ToolBuilder<'_> {
         if !self.has_list() {
             return self.filter_sentence();
         }
-        let applying = FilterSuffix::ALL.into_iter().filter(|suffix| self.filter_example(*suffix).is_some());
-        let suffixes: Vec<&str> = applying.map(FilterSuffix::as_str).collect();
-        format!(
-            " Filters, as in {}: a column's name, or the name plus {}.",
-            self.list_name(),
-            join_or_truncated(&suffixes, suffixes.len())
-        )
+        format!(" Filters are as in {}.", self.list_name())
     }
 
     /// `any column`, or their names.

@@ -2,10 +2,10 @@
 
 use json::write::ObjectWriter;
 
+use super::FilterDetail;
 use crate::bind::{FilterSuffix, Scope, accepts, followable, is_aggregable};
 use crate::contract::{Cardinality, Collection, LINK_DEPTH_MAX, Link};
 use crate::data_type::DataType;
-use crate::field::SENSITIVE_KEYWORD;
 use crate::source::AggregateFunction;
 
 /// Arguments that name a field of a linked row: `customer.country`. The tool's description has an example, and `bind`
@@ -13,23 +13,18 @@ use crate::source::AggregateFunction;
 pub(super) const DOTTED_PATTERN: &str = "[.]";
 
 /// `include`: links whose rows are added to the result.
-pub(super) fn include_schema(properties: &mut ObjectWriter<'_>, scope: Scope<'_>) {
+pub(super) fn include_schema(properties: &mut ObjectWriter<'_>, scope: Scope<'_>, detail: FilterDetail) {
     let collection = scope.collection();
     if collection.links.is_empty() {
         return;
     }
-    let names: Vec<String> = collection.links.iter().map(|link| link_label(scope, link)).collect();
     properties.object("include", |include| {
-        include.raw("type", super::NAMES_TYPE);
-        include.str("description", &format!("linked rows to add: {}", names.join(", ")));
+        super::names_type(include);
+        if detail == FilterDetail::Full {
+            let names: Vec<String> = collection.links.iter().map(|link| link_label(scope, link)).collect();
+            include.str("description", &format!("linked rows to add: {}", names.join(", ")));
+        }
     });
-}
-
-/// `include` in a tool of a collection whose list says which links there are.
-pub(super) fn include_name(properties: &mut ObjectWriter<'_>, scope: Scope<'_>) {
-    if !scope.collection().links.is_empty() {
-        properties.raw("include", "{}");
-    }
 }
 
 /// The name of a link, and where it leads unless the name says so.
@@ -88,9 +83,7 @@ fn sensitive_arguments(properties: &mut ObjectWriter<'_>, scope: Scope<'_>, befo
             let suffixes = FilterSuffix::ALL.into_iter().filter(|suffix| suffix.applies_to(field));
             let suffixes = suffixes.map(FilterSuffix::as_str);
             for suffix in std::iter::once("").chain(suffixes) {
-                properties.object(&format!("{before}{}{suffix}", field.name), |out| {
-                    out.bool(SENSITIVE_KEYWORD, true);
-                });
+                properties.object(&format!("{before}{}{suffix}", field.name), super::sensitive_argument);
             }
         }
         sensitive_arguments(properties, Scope { index: link.target, ..scope }, &before, depth - 1);

@@ -558,4 +558,15 @@ fn an_argument_that_a_new_pattern_allows_is_still_there() {
     );
     let found = compare_interfaces(&interface(&new), &interface(&old));
     assert_eq!(overall_compatibility(&found), Breaking);
+
+    let mut any = new.clone();
+    any["patternProperties"] = json!({"^.": {}});
+    assert_differences(
+        &interface(&new),
+        &interface(&any),
+        Compatible,
+        &["compatible t input: names that match `^.` are allowed now; it accepts more than before"],
+    );
+    let found = compare_interfaces(&interface(&any), &interface(&new));
+    assert_eq!(overall_compatibility(&found), Breaking);
 }

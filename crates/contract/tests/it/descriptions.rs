@@ -290,13 +290,13 @@ fn descriptions_and_titles_name_the_data_as_its_owner_does() {
         .map(|tool| format!("{}: {}", tool.title.as_deref().unwrap_or_default(), tool.description));
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
     Get a row of Stock List: Get one row of "Stock List" (inventory.xlsx) by sku.
-    List rows of Stock List: List rows of "Stock List" (inventory.xlsx), one page at a time. Filter by any column: pass its name with a value, or an array of values of which one must match. Suffixes compare otherwise: groesse_cm_min, groesse_cm_max (both inclusive), groesse_cm_not, notes_contains, notes_starts, groesse_cm_null (true or false).
-    Search Stock List: Search "Stock List" (inventory.xlsx): rows that contain every word of `query` in sku or notes. Filters, as in list_stock_list: a column's name, or the name plus _min, _max, _not, _contains, _starts or _null.
+    List rows of Stock List: List rows of "Stock List" (inventory.xlsx), one page at a time. Filter by any column with a value, or an array of values of which one must match. Suffixes compare otherwise: groesse_cm_min, groesse_cm_max (both inclusive), groesse_cm_not, notes_contains, notes_starts, groesse_cm_null (true or false).
+    Search Stock List: Search "Stock List" (inventory.xlsx): rows that contain every word of `query` in sku or notes. Filters are as in list_stock_list.
     Add a row to Stock List: Add one row to "Stock List" (inventory.xlsx).
     Update a row of Stock List: Update one row of "Stock List" (inventory.xlsx), found by sku. Columns that are not given keep their values.
     Delete a row of Stock List: Delete one row of "Stock List" (inventory.xlsx), found by sku.
     "#);
-    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":["string","array"]},"groesse_cm":{"type":["number","string","array"],"description":"Größe (cm)"},"counted_on":{"type":["string","array"],"format":"date"},"notes":{"type":["string","array"]},"sort":{"type":["string","array"],"description":"columns; `-` for descending: -sku"},"fields":{"type":"array","items":{"type":"string"},"description":"columns to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100},"cursor":{"type":"string","description":"`nextCursor` of the previous page"}},"patternProperties":{"_(min|max|not|contains|starts|null)$":{}},"additionalProperties":false}"#);
+    insta::assert_snapshot!(tool(&contract, "list_stock_list").input_schema.as_str(), @r#"{"type":"object","properties":{"sku":{"type":["string","array"],"items":{}},"groesse_cm":{"type":["number","string","array"],"items":{},"description":"Größe (cm)"},"counted_on":{"type":["string","array"],"items":{},"format":"date"},"notes":{"type":["string","array"],"items":{}},"sort":{"type":["string","array"],"items":{"type":"string"},"description":"columns; `-` for descending: -sku"},"fields":{"type":"array","items":{"type":"string"},"description":"columns to return; default: all"},"limit":{"type":"integer","minimum":1,"maximum":100},"cursor":{"type":"string","description":"`nextCursor` of the previous page"}},"patternProperties":{"_(min|max|not|contains|starts|null)$":{}},"additionalProperties":false}"#);
 }
 
 #[test]

@@ -323,9 +323,10 @@ fn schemas_say_what_is_linked_and_which_filters_are_sensitive() {
     let tool = |name: &str| contract.tools.iter().find(|tool| tool.name == name).expect("a tool");
     let list = tool("list_orders");
     let schema = list.input_schema.as_str();
-    let include = r#""include":{"type":["string","array"],"description":"linked rows to add: customer, billed_to_customers (customers)"}"#;
+    let include = r#""include":{"type":["string","array"],"items":{"type":"string"},"description":"linked rows to add: customer, billed_to_customers (customers)"}"#;
     assert!(schema.contains(include), "{schema}");
-    assert!(schema.contains(r#""customer.email_contains":{"x-sensitive":true}"#), "{schema}");
+    let sensitive = r#""customer.email_contains":{"type":["string","number","boolean","array"],"items":{},"x-sensitive":true}"#;
+    assert!(schema.contains(sensitive), "{schema}");
     assert!(schema.contains(r#""[.]":{}"#), "{schema}");
     assert!(
         list.description.ends_with("Columns of linked rows filter too: customer.country."),
@@ -370,5 +371,5 @@ fn links_cost_few_tokens() {
         ForeignKey { columns: vec![20], table: "customers".into(), target_columns: vec!["id".into()] };
     facts.tables[0].foreign_keys.push(reference);
     let with = cost(&compiled(&facts, "orders.db", collections));
-    assert!(with - without <= 90, "{without} to {with}");
+    assert!(with - without <= 110, "{without} to {with}");
 }

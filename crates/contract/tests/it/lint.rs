@@ -136,10 +136,28 @@ fn warns_about_schemas_that_clients_refuse() {
         (r#"{"oneOf":[],"allOf":[]}"#, &["warning schema_union", "warning schema_union"]),
         (r#"{"type":"object","properties":{"a":{"anyOf":[{"type":"string"}]}}}"#, &[]),
         (r#"{"properties":{"a":{"$ref":"https://acme.test/a.json"}}}"#, &["warning schema_remote_ref"]),
-        (r#"{"properties":{"a":{"items":[{"$ref":"other.json#/a"}]}}}"#, &["warning schema_remote_ref"]),
+        (
+            r#"{"properties":{"a":{"type":"array","items":[{"$ref":"other.json#/a"}]}}}"#,
+            &["warning schema_remote_ref"],
+        ),
         (r##"{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{}}}"##, &[]),
-        (r#"{"properties":{"größe":{},"a-b":{},"a.b":{},"ok_1":{}}}"#, &["warning argument_name"]),
-        (r#"{"properties":{"":{}}}"#, &["warning argument_name"]),
+        (
+            r#"{"properties":{"größe":{"type":"string"},"a-b":{"type":"string"},"a.b":{"type":"string"}}}"#,
+            &["warning argument_name"],
+        ),
+        (r#"{"properties":{"":{"type":"string"}}}"#, &["warning argument_name"]),
+        (r#"{"properties":{"a":{},"b":{"description":"any value"}}}"#, &["warning schema_untyped"]),
+        (r#"{"properties":{"a":{"enum":["x"]}}}"#, &["warning schema_untyped"]),
+        (
+            r#"{"properties":{"a":{"type":"object","properties":{"b":{"items":{"type":"string"}}}}}}"#,
+            &["warning schema_untyped"],
+        ),
+        (r#"{"properties":{"a":{"type":"array","items":{}}}}"#, &[]),
+        (r#"{"properties":{"a":{"type":"array","prefixItems":[{"type":"string"}]}}}"#, &[]),
+        (r#"{"properties":{"a":{"type":"array"}}}"#, &["warning schema_items"]),
+        (r#"{"properties":{"a":{"type":["string","array"]}}}"#, &["warning schema_items"]),
+        (r#"{"properties":{"a":{"anyOf":[{"type":"array"},{"type":"null"}]}}}"#, &["warning schema_items"]),
+        (r#"{"properties":{"a":{"type":"array","items":{"type":"array"}}}}"#, &["warning schema_items"]),
     ] {
         let mut odd = contract.clone();
         odd.tools[0].input_schema = Json::parse(schema).expect("JSON");
@@ -148,7 +166,8 @@ fn warns_about_schemas_that_clients_refuse() {
         assert!(found.iter().all(|one| one.location.is_some()), "{schema}");
     }
     let mut odd = contract;
-    odd.tools[1].input_schema = Json::parse(r#"{"anyOf":[],"properties":{"a-b":{}}}"#).expect("JSON");
+    odd.tools[1].input_schema =
+        Json::parse(r#"{"anyOf":[],"properties":{"a-b":{},"tags":{"type":"array"}}}"#).expect("JSON");
     let found = lint(&odd, &manifest, &[IntrospectedSource::new("s", &facts)]);
     assert_snapshot!(render_all(&found, false), @r#"
     warning: the arguments of `list_people` are an `anyOf` at the top, which some clients refuse
@@ -164,6 +183,20 @@ fn warns_about_schemas_that_clients_refuse() {
     3 | [collections.people]
       |              ^^^^^^
       = help: use ASCII letters, digits and `_`; rename a field with `name = "…"`
+
+    warning: the arguments of `list_people` have no type: `a-b`
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: give each a `type`; Gemini CLI leaves out tools with untyped arguments
+
+    warning: the arguments of `list_people` have arrays without `items`: `tags`
+     --> spile.toml:3:14
+      |
+    3 | [collections.people]
+      |              ^^^^^^
+      = help: say what the elements are, `items = {}` if they may be anything; VS Code and OpenAI models refuse the tool
     "#);
 }
 

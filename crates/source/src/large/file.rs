@@ -215,7 +215,7 @@ impl<F: LargeFormat> LargeFile<F> {
     }
 
     fn sqlite_options(&self, table: &F::Table) -> sqlite::Options {
-        sqlite::Options { known_rows: Some(self.format.rows(table)), ..sqlite::Options::default() }
+        sqlite::Options { import_rows: Some(self.format.rows(table)), ..sqlite::Options::default() }
     }
 
     /// A reader of a shape on the import of a state.
@@ -241,7 +241,6 @@ impl<F: LargeFormat> LargeFile<F> {
         }
         let columns = shape.columns.iter().zip(&positions).map(|(column, position)| ColumnShape {
             source_index: plan.iter().position(|one| one.position() == *position).unwrap_or_default(),
-            name: column_name(*position),
             null_texts: Vec::new(),
             format: None,
             ..column.clone()

@@ -116,7 +116,7 @@ impl Column {
     pub(super) fn new(shape: &ColumnShape, table: &Table, index: usize, is_utf16: bool) -> Self {
         let declared = &table.columns[index];
         let mut column = Self {
-            name: declared.name.clone(),
+            name: shape.name.clone(),
             quoted_name: quote_identifier(&declared.name),
             data_type: shape.data_type,
             nullable: shape.nullable,

@@ -90,8 +90,9 @@ pub struct Options {
     /// How long a call may take that cannot be cancelled. The deadline of all others is their caller's.
     pub call_ms_max: u64,
     pub backups: BackupPolicy,
-    /// How many rows the only table has, in a database that nobody writes.
-    pub known_rows: Option<u64>,
+    /// For the import of a file, which nobody writes: how many rows its only table has. Shapes find its columns by their
+    /// index, and name them as the file does.
+    pub import_rows: Option<u64>,
 }
 
 impl Default for Options {
@@ -102,7 +103,7 @@ impl Default for Options {
             scan_ms_max: 2_000,
             call_ms_max: 60_000,
             backups: BackupPolicy::default(),
-            known_rows: None,
+            import_rows: None,
         }
     }
 }

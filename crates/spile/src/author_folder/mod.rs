@@ -26,6 +26,7 @@ use content::{ContentPaths, ContentProvider, Folder, FolderWatch, Loaded, Watchi
 use contract::Contract;
 use contract::diagnostic::{Diagnostic, FileLocation, FileText, Located};
 use contract::humanize::pluralize;
+use contract::lint::lint_input_schema;
 use contract::manifest::{CodeIsolation, Manifest, Permissions, Resource, Source};
 use file_watch::PollThread;
 use host::Server;
@@ -293,7 +294,8 @@ impl Author {
                         `isolation = \"thread\"` if you trust it";
             Diagnostic::note(message).code("isolation").help(help)
         });
-        prompts.chain(tools).chain(origin).collect()
+        let schemas = self.tools().flat_map(|tool| lint_input_schema(&tool.name, &tool.input_schema));
+        prompts.chain(tools).chain(schemas).chain(origin).collect()
     }
 
     /// What the files say about collections, held against the contract.

@@ -40,7 +40,7 @@ pub(crate) fn serve(path: &Path, terminal: &Arc<Terminal>) -> Result<DuplexStrea
         print_diagnostics(&diagnostics);
     } else if let count @ 1.. = diagnostics.iter().filter(|one| one.severity <= Severity::Warning).count() {
         // Most are about something else than this request.
-        let path = crate::banner::shell_quote(&path.display().to_string());
+        let path = crate::banner::shell_quote(&crate::project::shown_path(path));
         let count = pluralize(count as u64, "warning");
         terminal.print(&format!("{count} about `{path}`; `spile check {path}` lists them"));
     }

@@ -17,6 +17,8 @@ pub(crate) struct Schema {
     pub(crate) arguments: Vec<Argument>,
     pub(crate) patterns: Vec<PatternProperty>,
     pub(crate) additional: AdditionalProperties,
+    /// Arguments of tools that the tool's description refers to. They say of which type the names are that a pattern allows.
+    pub(crate) described_elsewhere: Vec<Argument>,
 }
 
 /// An entry of `patternProperties`: arguments whose names match a regular expression.
@@ -138,6 +140,7 @@ impl Schema {
             arguments: arguments.filter_map(parse).collect(),
             patterns: Vec::new(),
             additional: AdditionalProperties::Forbidden,
+            described_elsewhere: Vec::new(),
         }
     }
 
@@ -186,14 +189,18 @@ impl Schema {
     }
 
     /// The schema of an argument that `patternProperties` allows. A pattern that does not state a type leaves it to the
-    /// argument that the name extends: `price_min` is typed like `price`, and `price_null` is a boolean.
+    /// argument that the name extends: `price_min` is typed like `price`, and `price_null` is a boolean; or to an argument
+    /// of a tool that the description refers to.
     pub(crate) fn find_by_pattern(&self, name: &str) -> Option<ValueSchema> {
         let property = self.patterns.iter().find(|property| property.matches(name))?;
         let own = &property.schema;
         if own.is_typed() {
             return Some(own.clone());
         }
-        Some(self.extended_argument(name).unwrap_or_else(|| own.clone()))
+        let elsewhere = self.described_elsewhere.iter().find(|argument| argument.name == name);
+        let schema =
+            elsewhere.map(|argument| argument.schema.clone()).or_else(|| self.extended_argument(name));
+        Some(schema.unwrap_or_else(|| own.clone()))
     }
 
     /// The type of the argument that a name extends by `_` and a suffix. Its enum does not apply: `plan_contains=ru`.
@@ -211,7 +218,8 @@ impl Schema {
         let suffix_of = |argument: &Argument| {
             name.strip_prefix(argument.name.as_str()).filter(is_suffix).map(str::to_owned)
         };
-        let longest = self.arguments.iter().filter(|argument| suffix_of(argument).is_some());
+        let known = self.arguments.iter().chain(&self.described_elsewhere);
+        let longest = known.filter(|argument| suffix_of(argument).is_some());
         let longest = longest.max_by_key(|argument| argument.name.len())?;
         if suffix_of(longest)? == BOOLEAN_SUFFIX {
             return Some(ValueSchema { types: TypeSet::BOOLEAN, ..ValueSchema::default() });
@@ -556,6 +564,15 @@ mod tests {
             ("price_change_min", "any type"),
         ] {
             let found = open.find_by_pattern(name).map(|schema| schema.describe());
+            assert_eq!(found.as_deref(), Some(expected), "{name}");
+        }
+        let list = r#"{"properties":{"zip":{"type":"string"},"price":{"type":"integer"}}}"#;
+        let list = Schema::parse(Json::parse(list).expect("valid JSON").to_doc().root());
+        let search = Schema { described_elsewhere: list.arguments, ..open };
+        for (name, expected) in
+            [("zip", "string"), ("zip_min", "string"), ("price_max", "number"), ("other", "any type")]
+        {
+            let found = search.find_by_pattern(name).map(|schema| schema.describe());
             assert_eq!(found.as_deref(), Some(expected), "{name}");
         }
         let strict = Json::parse(r#"{"properties":{"a":{}},"patternProperties":{"_(min|max)$":{}}}"#);

@@ -249,7 +249,7 @@ impl ServerArgs {
             }
             (None, None, None) => {
                 let path = self.from.clone().unwrap_or_else(|| ".".into());
-                (path.display().to_string(), Transport::InProcess(path))
+                (crate::project::shown_path(&path), Transport::InProcess(path))
             }
         };
         let mut headers = self.headers()?;
@@ -499,7 +499,10 @@ impl Endpoint {
             Transport::InProcess(path) => {
                 let (input, output) = tokio::io::split(in_process::serve(&path, terminal)?);
                 if let Some(trace) = &options.trace {
-                    trace.record(TraceEvent::Opened(&format!("serving {} in this process", path.display())));
+                    trace.record(TraceEvent::Opened(&format!(
+                        "serving {} in this process",
+                        crate::project::shown_path(&path)
+                    )));
                 }
                 Connection::over_pipe(input, output, options, handler).await.map_err(failed)
             }

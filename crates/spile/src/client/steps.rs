@@ -367,14 +367,15 @@ impl ClientSession {
         let mut input_schema = None;
         let schema = match validation {
             Validation::Strict => {
-                let tool = self.find_tool(self.tools().await?, name)?;
+                let tools = self.tools().await?;
+                let tool = self.find_tool(tools, name)?;
                 input_schema = tool.to_doc().root().get("inputSchema").map(Json::from);
-                tool_schema(tool)
+                call_schema(tools, tool)
             }
             // The schema only types `key=value` words; without one they are sent as JSON or strings.
             Validation::Off if args.json_arguments.is_some() => Schema::default(),
             Validation::Off => match self.tools().await {
-                Ok(tools) => find_named(tools, name).map(tool_schema).unwrap_or_default(),
+                Ok(tools) => find_named(tools, name).map(|tool| call_schema(tools, tool)).unwrap_or_default(),
                 Err(error) if error.is_connection_lost => return Err(error),
                 Err(_) => Schema::default(),
             },
@@ -671,6 +672,27 @@ fn find_named<'t>(all: &'t [Json], name: &str) -> Option<&'t Json> {
 
 fn tool_schema(tool: &Json) -> Schema {
     tool.to_doc().root().get("inputSchema").map(Schema::parse).unwrap_or_default()
+}
+
+/// The schema of a tool, and where a pattern allows other arguments the arguments of tools that its description names:
+/// "Filters are as in list_orders."
+fn call_schema(tools: &[Json], tool: &Json) -> Schema {
+    let mut schema = tool_schema(tool);
+    if schema.patterns.is_empty() {
+        return schema;
+    }
+    let doc = tool.to_doc();
+    let description = doc.root().get("description").and_then(|text| text.str()).unwrap_or_default();
+    let is_named = |name: &str| {
+        description.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').any(|word| word == name)
+    };
+    for other in tools {
+        let other_doc = other.to_doc();
+        if other_doc.root().get("name").and_then(|name| name.str()).is_some_and(|name| is_named(&name)) {
+            schema.described_elsewhere.extend(tool_schema(other).arguments);
+        }
+    }
+    schema
 }
 
 fn list_object(key: &str, items: &[Json]) -> Json {

@@ -601,6 +601,25 @@ fn filters_by_suffix_are_sent_as_the_schema_types_them() {
 }
 
 #[test]
+fn filters_of_a_search_are_typed_as_in_the_list_that_its_description_names() {
+    let csv = "id,name,zip,paid\n1,Ann Lee,02134,true\n2,Bob Lee,21234,false\n3,Kim Lee,21300,true\n";
+    let project = TestProject::new(&[("people.csv", csv.as_bytes())]);
+    for (filter, ids) in
+        [("zip=21234", "2"), ("zip_starts=02", "1"), ("zip_starts=213", "3"), ("paid=true", "1\n3")]
+    {
+        let args =
+            ["call", "search_people", "--from", "people.csv", "query=lee", "fields=id", filter, "--json"];
+        let output = project.run(&args);
+        assert_eq!((output.code, &*output.stderr), (Some(0), ""), "{output}");
+        let result: serde_json::Value = serde_json::from_str(&output.stdout).expect("JSON");
+        let items = result["structuredContent"]["items"].as_array().expect("items").iter();
+        let mut found: Vec<String> = items.map(|item| item["id"].to_string()).collect();
+        found.sort();
+        assert_eq!(found.join("\n"), ids, "{output}");
+    }
+}
+
+#[test]
 fn cursors_and_export_links_of_one_run_work_in_the_next() {
     let mut csv = String::from("id,name\n");
     (0..2000).for_each(|id| csv += &format!("{id},row {id}\n"));

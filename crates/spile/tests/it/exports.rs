@@ -194,7 +194,7 @@ fn a_formatted_value_written_back_is_byte_identical() {
         let source = Csv::open(&copy, csv::Options { poll_interval_ms: 0, ..csv::Options::default() });
         let all = rows(&source, &shape);
         // What only its sums show to be a total is one no longer after a write, which is refused.
-        if name == "analytics.csv" || name == "spend_over_25k.csv" {
+        if ["analytics.csv", "spend_over_25k.csv", "total_rounded.csv"].contains(&&*name) {
             continue;
         }
         let is_unique = |column: &usize| {

@@ -90,6 +90,11 @@ fn listed_schemas_are_the_validated_schemas() {
         for tool in &contract.tools {
             // The validator is compiled from this text.
             contract::CompiledSchema::compile(&tool.input_schema).expect("a schema");
+            assert!(
+                contract::lint::lint_input_schema(&tool.name, &tool.input_schema).is_empty(),
+                "{name}: {}",
+                tool.name
+            );
             for (member, schema) in
                 [("inputSchema", &tool.input_schema), ("outputSchema", &tool.output_schema)]
             {

@@ -295,7 +295,7 @@ fn invalid_and_breaking_changes_are_not_served() {
     assert!(reply.contains(r#"\"phone\":5"#), "{reply} {}", status(&served));
     place.write("people.csv", b"id,phone\n1,5\n2,6\n");
     wait_for_status(&served, "a column less", |status| {
-        has_reload_status(status, "rejected", "input.name: the argument was removed")
+        has_reload_status(status, "rejected", "output.name: the field was removed")
     });
     // The old contract is still served, and its calls report the changed data.
     let (_, reply) = served.post("/mcp", "", call);

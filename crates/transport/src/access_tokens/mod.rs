@@ -262,8 +262,10 @@ impl AccessTokens {
         check_lengths(tokens.iter().map(|token| token.chars), self.exposure)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let is_changed = current.replace(tokens);
-        // Before the lock is released: whoever sees the new tokens sees the new generation.
-        self.generation.fetch_add(1, Ordering::Release);
+        if is_changed {
+            // Before the lock is released: whoever sees the new tokens sees the new generation.
+            self.generation.fetch_add(1, Ordering::Release);
+        }
         Ok(is_changed)
     }
 
@@ -455,9 +457,12 @@ mod tests {
         std::fs::write(&path, "first\n").expect("a file");
         let tokens = AccessTokens::from_file(&path).expect("a token");
         let shared = tokens.clone();
+        let before = tokens.generation();
         assert!(!tokens.reload().expect("readable"));
+        assert_eq!(tokens.generation(), before, "what connections remember stays");
         std::fs::write(&path, "second\n").expect("a file");
         assert!(tokens.reload().expect("readable"));
+        assert_ne!(tokens.generation(), before);
         assert!(shared.accepts("second") && !shared.accepts("first"));
         assert!(shared.was_accepted("first") && !shared.was_accepted("third"));
         for broken in ["", "two words", "{\"tokens\":["] {
@@ -483,7 +488,7 @@ mod tests {
         assert_eq!(tokens.caller("token-of-bob"), "bob");
         assert_eq!(tokens.caller("token-of-eve"), "Unknown");
         assert!(
-            tokens.warnings()[0].contains("token of \"ada\" has only 12 characters"),
+            tokens.warnings()[0].contains("token of `ada` has only 12 characters"),
             "{:?}",
             tokens.warnings()
         );

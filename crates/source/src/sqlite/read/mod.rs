@@ -129,7 +129,8 @@ impl TableReader {
         let mut table_columns = Vec::with_capacity(shape.columns.len());
         for column_shape in &shape.columns {
             let is_at = |index: &usize| {
-                table.columns.get(*index).is_some_and(|column| column.name == column_shape.name)
+                let column = table.columns.get(*index);
+                column.is_some_and(|it| options.import_rows.is_some() || it.name == column_shape.name)
             };
             let position = Some(column_shape.source_index)
                 .filter(is_at)
@@ -163,7 +164,7 @@ impl TableReader {
             is_costly_to_count: AtomicBool::new(false),
             call_max: Duration::from_millis(options.call_ms_max),
             is_small: false,
-            known_rows: options.known_rows,
+            known_rows: options.import_rows,
             counted_rows: Mutex::default(),
             connections_max: options.connections_max.max(1),
             key_lookup: SqlTemplate::default(),

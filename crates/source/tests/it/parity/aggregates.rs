@@ -629,7 +629,9 @@ fn a_count_of_all_rows_reads_none_where_they_are_known() {
             let groups = reader.aggregate(&question).unwrap();
             (groups.rows[0].0[0].clone(), scanned.into_inner())
         };
-        assert_eq!(count(Vec::new()), (Value::Integer(50), 0), "{name}");
+        // A database counts them itself.
+        let scanned = if ["postgres", "mariadb"].contains(&name) { 50 } else { 0 };
+        assert_eq!(count(Vec::new()), (Value::Integer(50), scanned), "{name}");
         let (found, scanned) = count(vec![Filter::new(1, Comparison::Equals, ValueRef::Text("Ulm"))]);
         assert_eq!(found, Value::Integer(25), "{name}");
         if ["csv", "json", "jsonl", "xlsx"].contains(&name) {
