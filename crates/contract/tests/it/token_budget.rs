@@ -147,6 +147,5 @@ fn rounded_cost(contract: &Contract) -> usize {
         let texts = [&*tool.name, &*tool.description, tool.input_schema.as_str()];
         texts.into_iter().map(tokens::estimate).sum::<usize>()
     });
-    println!("{costs:?}");
     costs.iter().sum::<usize>().next_multiple_of(50)
 }
