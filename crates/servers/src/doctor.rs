@@ -14,7 +14,7 @@ use wire::ListKind;
 use wire::client::{ClientError, IncomingInputRequest, InputReply};
 
 use crate::config::{OAuthSettings, ResolvedTransport};
-use crate::oauth::{self, Challenge, CredentialStore, ServerSignIn, resource_of};
+use crate::oauth::{self, Challenge, CredentialStore, ServerSignIn};
 
 /// How one step ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Patient<'_> {
             match sign_in.token(None, store).await {
                 Ok(Some(token)) => {
                     slot.set(Some(token));
-                    let left = store.valid_for_ms(&resource_of(sign_in.url)).map(|ms| ms / 60_000);
+                    let left = store.valid_for_ms(&sign_in.account()).map(|ms| ms / 60_000);
                     let left = left.map(|minutes| format!(", valid for {minutes} min"));
                     findings.ok("token", format!("you are signed in{}", left.unwrap_or_default()));
                 }

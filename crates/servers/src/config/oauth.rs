@@ -147,6 +147,30 @@ impl OAuthSettings {
         [self.client_secret_file.as_ref(), self.private_key_file.as_ref(), of_grant].into_iter().flatten()
     }
 
+    /// What decides who signs in and with which rights, by name. A secret that is replaced changes neither.
+    pub fn identity(&self) -> Vec<(&'static str, String)> {
+        let mut identity = Vec::new();
+        let mut push =
+            |name, value: Option<&str>| identity.extend(value.map(|value| (name, value.to_owned())));
+        push("client_id", self.client_id.as_deref());
+        push("scopes", self.scopes.as_ref().map(|scopes| scopes.join(" ")).as_deref());
+        push("metadata", self.metadata_url.as_deref());
+        push("resource", self.resource.as_deref());
+        push("grant", self.grant.as_ref().map(GrantSettings::name));
+        match &self.grant {
+            None | Some(GrantSettings::ClientCredentials) => {}
+            Some(GrantSettings::WorkloadIdentity { assertion_file }) => {
+                push("assertion", Some(assertion_file.text()));
+            }
+            Some(GrantSettings::Enterprise { token_endpoint, client_id, id_token_file }) => {
+                push("identity_provider", Some(token_endpoint));
+                push("client_id_there", client_id.as_deref());
+                push("id_token", Some(id_token_file.text()));
+            }
+        }
+        identity
+    }
+
     /// The files and addresses of the grant, by name: what the user approves.
     pub fn facts(&self) -> Vec<(&'static str, &str)> {
         let mut facts = Vec::new();

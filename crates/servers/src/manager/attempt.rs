@@ -19,6 +19,7 @@ use super::state::Failure;
 use super::tokens::access_token;
 use super::{ManagerHost, ManagerOptions};
 use crate::config::{ConfigScope, ConfiguredServer, ResolvedTransport};
+use crate::oauth::LoginError;
 use crate::registry::ServerLists;
 
 /// One attempt to start or reach a server.
@@ -153,7 +154,7 @@ pub(super) async fn connect(
         ResolvedTransport::Remote { target, headers } => {
             let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
             if let Some(url) = resolved.url().filter(|_| !has_own) {
-                token.set(access_token(server, url, None, host).await);
+                token.set(access_token(server, url, None, host).await.map_err(no_token)?);
             }
             let options = with_headers(headers.clone());
             let first = Connection::open(target, options.clone(), handler.clone()).await;
@@ -164,7 +165,7 @@ pub(super) async fn connect(
                     rejected @ Some(_),
                 ) => {
                     if let Some(url) = resolved.url() {
-                        token.set(access_token(server, url, rejected, host).await);
+                        token.set(access_token(server, url, rejected, host).await.map_err(no_token)?);
                     }
                     Connection::open(target, options, handler.clone()).await
                 }
@@ -174,6 +175,11 @@ pub(super) async fn connect(
     };
     let connection = connection.map_err(failed)?;
     Ok(OpenConnection { connection, token, url: resolved.url().cloned() })
+}
+
+fn no_token(error: LoginError) -> AttemptError {
+    let failure = if error.is_temporary() { Failure::Transient } else { Failure::Permanent };
+    AttemptError { failure, message: format!("cannot get a token: {error}") }
 }
 
 /// How long the lists wait for the subscription to their changes.

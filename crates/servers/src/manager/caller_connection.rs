@@ -245,7 +245,8 @@ impl CallerConnection {
     async fn replace_token(&self, rejected: Option<String>) -> bool {
         let Some(url) = &self.connection.url else { return false };
         let current = self.connection.token.text();
-        let token = access_token(&self.server, url, rejected, &*self.host).await;
+        // A token that cannot be had now is logged, and the call ends as the server refused it.
+        let token = access_token(&self.server, url, rejected, &*self.host).await.ok().flatten();
         let is_new = token.as_ref().is_some_and(|token| Some(token.text()) != current.as_deref());
         if is_new {
             self.connection.token.set(token);

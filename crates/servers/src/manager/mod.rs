@@ -479,7 +479,14 @@ impl Manager {
         };
         // The server refused the request before it ran, so it may be sent again with another token.
         let rejected = connection.token.text();
-        let token = tokens::access_token(&handle.server, url, rejected.clone(), &*self.host).await;
+        let token = match tokens::access_token(&handle.server, url, rejected.clone(), &*self.host).await {
+            Ok(token) => token,
+            // Signing in would not help while the authorization server is down.
+            Err(error) => {
+                let reason = format!("cannot get a token: {error}");
+                return Err(ServerCallError::Unavailable { server: server.to_owned(), reason });
+            }
+        };
         if token.as_ref().is_none_or(|token| Some(token.text()) == rejected.as_deref()) {
             let _ = handle.commands.send(Command::Unauthorized).await;
             return first;

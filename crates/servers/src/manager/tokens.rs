@@ -8,31 +8,29 @@ use url::Url;
 
 use super::ManagerHost;
 use crate::config::ConfiguredServer;
-use crate::oauth::{ServerSignIn, resource_of};
+use crate::oauth::{LoginError, ServerSignIn};
 
 /// A token that expires very soon does not keep its server busy with new ones.
 const RENEWAL_MIN_MS: u64 = 1000;
 
+/// The wait before a token that could not be replaced is tried again.
+const RENEWAL_RETRY_MS: u64 = 10_000;
+
 /// A valid token for the server at this address; `rejected` is one that the server did not accept. `None`: the user must
-/// sign in.
+/// sign in. An error may pass, and signing in would not help.
 pub(super) async fn access_token(
     server: &ConfiguredServer,
     url: &Url,
     rejected: Option<String>,
     host: &dyn ManagerHost,
-) -> Option<AccessToken> {
+) -> Result<Option<AccessToken>, LoginError> {
     let Some(store) = host.credentials() else {
-        return host.access_token(url, rejected).await.map(AccessToken::bearer);
+        return Ok(host.access_token(url, rejected).await.map(AccessToken::bearer));
     };
     let (env, home) = (|name: &str| host.env(name), host.home());
     let sign_in = ServerSignIn { server, url, env: &env, home: home.as_deref() };
-    match sign_in.token(rejected.as_deref(), &store).await {
-        Ok(token) => token,
-        Err(error) => {
-            tracing::warn!(server = server.name, %error, "cannot get a token");
-            None
-        }
-    }
+    let token = sign_in.token(rejected.as_deref(), &store).await;
+    token.inspect_err(|error| tracing::warn!(server = server.name, %error, "cannot get a token"))
 }
 
 /// Replaces the token of an open connection each time before it expires. A token that cannot be replaced is left: the
@@ -44,13 +42,22 @@ pub(super) async fn keep_valid(
     host: Arc<dyn ManagerHost>,
 ) {
     let Some(store) = host.credentials() else { return };
+    let account = {
+        let env = |name: &str| host.env(name);
+        ServerSignIn { server: &server, url, env: &env, home: None }.account()
+    };
+    let mut wait_min_ms = RENEWAL_MIN_MS;
     while slot.get().is_some()
-        && let Some(valid_ms) = store.valid_for_ms(&resource_of(url))
+        && let Some(valid_ms) = store.valid_for_ms(&account)
     {
-        tokio::time::sleep(Duration::from_millis(valid_ms.max(RENEWAL_MIN_MS))).await;
-        match access_token(&server, url, None, &*host).await {
-            Some(token) => slot.set(Some(token)),
-            None => return,
-        }
+        tokio::time::sleep(Duration::from_millis(valid_ms.max(wait_min_ms))).await;
+        wait_min_ms = match access_token(&server, url, None, &*host).await {
+            Ok(Some(token)) => {
+                slot.set(Some(token));
+                RENEWAL_MIN_MS
+            }
+            Ok(None) => return,
+            Err(_) => RENEWAL_RETRY_MS,
+        };
     }
 }

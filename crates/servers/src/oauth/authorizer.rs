@@ -7,7 +7,7 @@ use super::challenge::Challenge;
 use super::credentials::CredentialStore;
 use super::login::{LoginError, PendingLogin};
 use super::machine::MachineClient;
-use super::metadata::resource_of;
+use super::metadata::account_of;
 use crate::config::OAuthSettings;
 
 /// One request makes the user sign in no more often than this: a server that is never satisfied would ask forever.
@@ -43,7 +43,7 @@ impl Authorizer {
         store: CredentialStore,
     ) -> Result<Self, LoginError> {
         let token = TokenSlot::default();
-        token.set(store.token(&resource_of(&server), None).await?);
+        token.set(store.token(&account_of(&server, &settings), None).await?);
         Ok(Self { server, settings, client, store, token, sign_ins: 0, has_refreshed: false })
     }
 
@@ -64,12 +64,12 @@ impl Authorizer {
         challenge: Option<&str>,
         show: impl AsyncFnOnce(&Url),
     ) -> Result<(), LoginError> {
-        let resource = resource_of(&self.server);
+        let account = account_of(&self.server, &self.settings);
         let challenge = challenge.and_then(Challenge::parse);
         let needs_scopes = challenge.as_ref().is_some_and(Challenge::is_insufficient_scope);
         if let Some(rejected) = self.token.text().filter(|_| !needs_scopes && !self.has_refreshed) {
             self.has_refreshed = true;
-            if let Some(token) = self.store.token(&resource, Some(&rejected)).await? {
+            if let Some(token) = self.store.token(&account, Some(&rejected)).await? {
                 self.token.set(Some(token));
                 return Ok(());
             }
@@ -92,7 +92,7 @@ impl Authorizer {
                 finished?;
             }
         }
-        self.token.set(self.store.token(&resource, None).await?);
+        self.token.set(self.store.token(&account, None).await?);
         Ok(())
     }
 }

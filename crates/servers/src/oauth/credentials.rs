@@ -45,6 +45,8 @@ pub struct ClientRegistration {
 /// Everything that is kept for one server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
+    /// The name that they are kept under, see [`account_of`](super::account_of).
+    pub account: String,
     /// The resource identifier of the server.
     pub resource: String,
     pub issuer: String,
@@ -101,6 +103,19 @@ pub enum TokenError {
     File { path: String, reason: String },
 }
 
+impl TokenError {
+    /// Whether the same may succeed a little later: the authorization server cannot be reached or is overloaded, or
+    /// something in front of it answers in its place.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Request(_) | Self::File { .. } => true,
+            Self::NoToken { status } => matches!(status, 200..300 | 408 | 425 | 429 | 500..),
+            Self::Refused { error, .. } => matches!(&**error, "server_error" | "temporarily_unavailable"),
+            Self::Metadata(_) | Self::Signing(_) => false,
+        }
+    }
+}
+
 impl Tokens {
     fn is_valid(&self, now_ms: u64) -> bool {
         self.expires_at_ms.is_none_or(|expires| expires > now_ms.saturating_add(EXPIRY_MARGIN_MS))
@@ -154,7 +169,7 @@ fn is_header_value(token: &str) -> bool {
 impl Credentials {
     fn to_json(&self) -> Json {
         Json::object(|out| {
-            out.str("resource", &self.resource).str("issuer", &self.issuer);
+            out.str("account", &self.account).str("resource", &self.resource).str("issuer", &self.issuer);
             out.str("token_endpoint", &self.token_endpoint);
             out.object("client", |out| {
                 out.str("client_id", &self.client.client_id);
@@ -193,8 +208,11 @@ impl Credentials {
                 is_bound: text(node, "token_type").as_deref() == Some("DPoP"),
             }),
         };
+        let resource = text(root, "resource")?;
         Some(Self {
-            resource: text(root, "resource")?,
+            // Files of earlier versions have one account for each resource.
+            account: text(root, "account").unwrap_or_else(|| resource.clone()),
+            resource,
             issuer: text(root, "issuer")?,
             token_endpoint: text(root, "token_endpoint")?,
             client: ClientRegistration {
@@ -311,7 +329,7 @@ pub struct CredentialStore {
     options: OutboundOptions,
     /// `None`: files are not encrypted.
     keyring: Option<Arc<KeyringKey>>,
-    /// One for each resource: a program that signs in by itself does so once, however many calls need a token.
+    /// One for each account: a program that signs in by itself does so once, however many calls need a token.
     sign_ins: Arc<Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -335,63 +353,65 @@ impl CredentialStore {
         &self.options
     }
 
-    pub(super) fn sign_in_lock(&self, resource: &str) -> Arc<tokio::sync::Mutex<()>> {
+    pub(super) fn sign_in_lock(&self, account: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.sign_ins.lock().unwrap_or_else(PoisonError::into_inner);
-        locks.entry(resource.to_owned()).or_default().clone()
+        locks.entry(account.to_owned()).or_default().clone()
     }
 
     /// How long the token is valid and need not be replaced. `None`: there is none, or its end is not known.
-    pub fn valid_for_ms(&self, resource: &str) -> Option<u64> {
-        let expires = self.load(resource).ok()??.tokens?.expires_at_ms?;
+    pub fn valid_for_ms(&self, account: &str) -> Option<u64> {
+        let expires = self.load(account).ok()??.tokens?.expires_at_ms?;
         Some(expires.saturating_sub(EXPIRY_MARGIN_MS).saturating_sub(self.platform.now_ms()))
     }
 
-    fn path(&self, resource: &str) -> PathBuf {
-        let hash = digest::digest(&digest::SHA256, resource.as_bytes());
+    fn path(&self, account: &str) -> PathBuf {
+        let hash = digest::digest(&digest::SHA256, account.as_bytes());
         self.folder.join(format!("{}.json", URL_SAFE_NO_PAD.encode(&hash.as_ref()[..18])))
     }
 
-    fn failed(&self, resource: &str) -> impl Fn(io::Error) -> TokenError {
-        let path = self.path(resource).display().to_string();
+    fn failed(&self, account: &str) -> impl Fn(io::Error) -> TokenError {
+        let path = self.path(account).display().to_string();
         move |error| TokenError::File { path: path.clone(), reason: error.to_string() }
     }
 
     /// `None` if the user is not signed in.
-    pub fn load(&self, resource: &str) -> Result<Option<Credentials>, TokenError> {
-        Ok(self.load_stored(resource)?.map(|stored| stored.credentials))
+    pub fn load(&self, account: &str) -> Result<Option<Credentials>, TokenError> {
+        Ok(self.load_stored(account)?.map(|stored| stored.credentials))
     }
 
-    fn load_stored(&self, resource: &str) -> Result<Option<StoredCredentials>, TokenError> {
-        let file = private_file::read(&self.path(resource), FILE_BYTES_MAX).map_err(self.failed(resource))?;
+    fn load_stored(&self, account: &str) -> Result<Option<StoredCredentials>, TokenError> {
+        let file = private_file::read(&self.path(account), FILE_BYTES_MAX).map_err(self.failed(account))?;
         let Some(file) = file else { return Ok(None) };
         let (text, protection) = match EncryptedText::parse(&file) {
             None => (Some(file), Protection::FileMode),
-            Some(encrypted) => (self.decrypt(&encrypted, resource), Protection::Keyring),
+            Some(encrypted) => (self.decrypt(&encrypted, account), Protection::Keyring),
         };
         // A damaged file is replaced by the next sign-in.
         let credentials = text.and_then(|text| Credentials::parse(&text));
-        let credentials = credentials.filter(|found| found.resource == resource);
+        let credentials = credentials.filter(|found| found.account == account);
         Ok(credentials.map(|credentials| StoredCredentials { credentials, protection }))
     }
 
     /// `None` if the user must sign in again, which a keyring that is gone must not prevent.
-    fn decrypt(&self, encrypted: &EncryptedText, resource: &str) -> Option<String> {
+    fn decrypt(&self, encrypted: &EncryptedText, account: &str) -> Option<String> {
         let lost = match &self.keyring {
             None => "this process has no access to that keyring".to_owned(),
-            Some(keyring) => match keyring.decrypt(encrypted, resource) {
+            Some(keyring) => match keyring.decrypt(encrypted, account) {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => "the keyring no longer has that key".to_owned(),
                 Err(error) => error.to_string(),
             },
         };
+        // What follows may be a query with a secret.
+        let resource = account.split(['?', '#']).next().unwrap_or_default();
         tracing::warn!(resource, "the tokens are encrypted with a key in the keyring: {lost}");
         None
     }
 
     /// Keeps the credentials of a sign-in.
     pub fn save(&self, credentials: &Credentials) -> Result<(), TokenError> {
-        let path = self.path(&credentials.resource);
-        let failed = self.failed(&credentials.resource);
+        let path = self.path(&credentials.account);
+        let failed = self.failed(&credentials.account);
         private_file::create_folder(&path).map_err(&failed)?;
         let _lock = private_file::lock(&path).map_err(&failed)?;
         let protection = if self.keyring.is_some() { Protection::Keyring } else { Protection::FileMode };
@@ -400,10 +420,10 @@ impl CredentialStore {
 
     /// Replaces the file. The caller holds its lock.
     fn replace(&self, credentials: &Credentials, protection: Protection) -> Result<(), TokenError> {
-        let (resource, text) = (&credentials.resource, credentials.to_json());
+        let (account, text) = (&credentials.account, credentials.to_json());
         let encrypted = match (&self.keyring, protection) {
             (Some(keyring), Protection::Keyring) => {
-                match keyring.encrypt(text.as_str(), resource, &self.folder, &*self.platform) {
+                match keyring.encrypt(text.as_str(), account, &self.folder, &*self.platform) {
                     Ok(encrypted) => Some(encrypted),
                     Err(error) => {
                         tracing::warn!("the tokens are kept in a file without encryption: {error}");
@@ -414,43 +434,43 @@ impl CredentialStore {
             (_, Protection::FileMode) | (None, Protection::Keyring) => None,
         };
         let file = encrypted.as_deref().unwrap_or(text.as_str());
-        private_file::replace(&self.path(resource), file).map_err(self.failed(resource))
+        private_file::replace(&self.path(account), file).map_err(self.failed(account))
     }
 
     /// Forgets the credentials. Returns whether there were any.
-    pub fn remove(&self, resource: &str) -> Result<bool, TokenError> {
-        match std::fs::remove_file(self.path(resource)) {
+    pub fn remove(&self, account: &str) -> Result<bool, TokenError> {
+        match std::fs::remove_file(self.path(account)) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(self.failed(resource)(error)),
+            Err(error) => Err(self.failed(account)(error)),
         }
     }
 
     /// The text of [`Self::token`], for requests that others send. It does not suffice where tokens are bound to a key.
     pub async fn access_token(
         &self,
-        resource: &str,
+        account: &str,
         rejected: Option<&str>,
     ) -> Result<Option<String>, TokenError> {
-        Ok(self.token(resource, rejected).await?.map(|token| token.text().to_owned()))
+        Ok(self.token(account, rejected).await?.map(|token| token.text().to_owned()))
     }
 
     /// A valid access token, refreshed if necessary. `rejected` is one that the server did not accept. `None`: the user
     /// must sign in.
     pub async fn token(
         &self,
-        resource: &str,
+        account: &str,
         rejected: Option<&str>,
     ) -> Result<Option<AccessToken>, TokenError> {
-        self.wait_for_keyring(resource).await;
-        let Some(credentials) = self.load(resource)? else { return Ok(None) };
+        self.wait_for_keyring(account).await;
+        let Some(credentials) = self.load(account)? else { return Ok(None) };
         if let Some(token) = self.usable(&credentials, rejected) {
             return Ok(Some(token));
         }
-        let (store, resource) = (self.clone(), resource.to_owned());
+        let (store, account) = (self.clone(), account.to_owned());
         let rejected = rejected.map(str::to_owned);
         // A task of its own: dropping this future must not drop a refresh that was sent.
-        let refresh = tokio::spawn(async move { store.refresh(&resource, rejected.as_deref()).await });
+        let refresh = tokio::spawn(async move { store.refresh(&account, rejected.as_deref()).await });
         match refresh.await {
             Ok(token) => token,
             Err(error) => Err(TokenError::File { path: String::new(), reason: error.to_string() }),
@@ -458,11 +478,11 @@ impl CredentialStore {
     }
 
     /// Reads the key on a thread that may block, if it is needed and not known yet: the user may have to unlock the keyring.
-    async fn wait_for_keyring(&self, resource: &str) {
+    async fn wait_for_keyring(&self, account: &str) {
         if self.keyring.as_ref().is_some_and(|keyring| !keyring.is_known()) {
-            let (store, resource) = (self.clone(), resource.to_owned());
+            let (store, account) = (self.clone(), account.to_owned());
             // Whoever loads the credentials next sees what went wrong.
-            let _ = tokio::task::spawn_blocking(move || store.load(&resource)).await;
+            let _ = tokio::task::spawn_blocking(move || store.load(&account)).await;
         }
     }
 
@@ -486,21 +506,22 @@ impl CredentialStore {
 
     async fn refresh(
         &self,
-        resource: &str,
+        account: &str,
         rejected: Option<&str>,
     ) -> Result<Option<AccessToken>, TokenError> {
-        let failed = self.failed(resource);
-        let lock_path = self.path(resource);
+        let failed = self.failed(account);
+        let lock_path = self.path(account);
         let locked = tokio::task::spawn_blocking(move || private_file::lock(&lock_path)).await;
         let _lock = locked.map_err(|error| failed(io::Error::other(error)))?.map_err(&failed)?;
         // Another process may have refreshed it while this one waited.
-        let Some(stored) = self.load_stored(resource)? else { return Ok(None) };
+        let Some(stored) = self.load_stored(account)? else { return Ok(None) };
         let StoredCredentials { mut credentials, protection } = stored;
         if let Some(token) = self.usable(&credentials, rejected) {
             return Ok(Some(token));
         }
         let Some(before) = credentials.tokens.clone() else { return Ok(None) };
         let Some(refresh_token) = before.refresh_token.clone() else { return Ok(None) };
+        let resource = credentials.resource.as_str();
         let guard = Url::parse(resource).map_or_else(
             |_| Err(MetadataError::UnsafeUrl { url: resource.to_owned(), reason: "it is not a URL" }),
             |server| Ok(UrlGuard::for_server(&server)),

@@ -11,7 +11,7 @@ use super::discovery::{Discovery, discover};
 use super::dpop::DpopKey;
 use super::http::{Answer, Body, request};
 use super::login::{LoginError, register};
-use super::metadata::{UrlGuard, resource_of};
+use super::metadata::UrlGuard;
 use crate::config::OAuthSettings;
 
 pub(super) const DEVICE_GRANT: &str = "urn:ietf:params:oauth:grant-type:device_code";
@@ -49,7 +49,7 @@ impl DeviceLogin {
             return Err(LoginError::NoDevices { issuer: issuer() });
         };
         let scopes = discovery.scopes_to_ask(settings, challenge);
-        let known = store.load(&resource_of(server))?.filter(|known| known.issuer == issuer());
+        let known = store.load(&discovery.account)?.filter(|known| known.issuer == issuer());
         // A registration without an address to return to is one for devices.
         let known = known.map(|known| known.client).filter(|client| client.redirect_uri.is_none());
         let client = match (&settings.client_id, known) {

@@ -10,14 +10,16 @@ use super::dpop::DpopKey;
 use super::http::{Body, request};
 use super::login::LoginError;
 use super::metadata::{
-    AuthorizationServer, ResourceMetadata, UrlGuard, authorization_server_urls, resource_metadata_urls,
-    resource_of,
+    AuthorizationServer, ResourceMetadata, UrlGuard, account_of, authorization_server_urls,
+    resource_metadata_urls, resource_of,
 };
 use crate::config::OAuthSettings;
 
 /// The address of an authorization server, and the resource to ask a token for.
 pub(super) struct Discovery {
     pub(super) server: AuthorizationServer,
+    /// Under which name the credentials are kept.
+    pub(super) account: String,
     pub(super) resource: String,
     pub(super) scopes: Vec<String>,
     /// The resource accepts only tokens that are bound to a key.
@@ -68,6 +70,7 @@ impl Discovery {
             return Err(LoginError::NoDpop { issuer: self.server.issuer.clone() });
         }
         Ok(Credentials {
+            account: self.account.clone(),
             resource: resource_of(server),
             issuer: self.server.issuer.clone(),
             token_endpoint: endpoint.to_string(),
@@ -96,6 +99,7 @@ pub(super) async fn discover(
     store: &CredentialStore,
 ) -> Result<Discovery, LoginError> {
     let guard = UrlGuard::for_server(server);
+    let account = account_of(server, settings);
     let mut places = Vec::new();
     if let Some(named) = challenge.and_then(|challenge| challenge.resource_metadata.as_deref()) {
         places.push(guard.check(named)?);
@@ -125,7 +129,7 @@ pub(super) async fn discover(
         // The user named this document, so its own issuer is the one that is meant.
         let issuer = body.to_doc().root().get("issuer").and_then(|issuer| Some(issuer.str()?.into_owned()));
         let server = AuthorizationServer::parse(&body, &issuer.unwrap_or_default(), guard)?;
-        return Ok(Discovery { server, resource, scopes, requires_dpop });
+        return Ok(Discovery { server, account, resource, scopes, requires_dpop });
     }
     let mut errors = Vec::new();
     let issuers = match &found {
@@ -138,7 +142,7 @@ pub(super) async fn discover(
             let answer = request(&place, Body::None, &[], store.outbound()).await?;
             let Some(body) = answer.body.filter(|_| answer.status == 200) else { continue };
             match AuthorizationServer::parse(&body, issuer, guard) {
-                Ok(server) => return Ok(Discovery { server, resource, scopes, requires_dpop }),
+                Ok(server) => return Ok(Discovery { server, account, resource, scopes, requires_dpop }),
                 Err(error) => errors.push(error),
             }
         }
@@ -148,7 +152,7 @@ pub(super) async fn discover(
         (None, Some(_)) => Err(LoginError::NoMetadata(issuers.join(", "))),
         (None, None) => {
             let server = AuthorizationServer::default_for(server);
-            Ok(Discovery { server, resource, scopes, requires_dpop })
+            Ok(Discovery { server, account, resource, scopes, requires_dpop })
         }
     }
 }

@@ -17,7 +17,8 @@ use super::credentials::{ClientAuth, ClientRegistration, CredentialStore, TokenE
 use super::discovery::{Discovery, discover};
 use super::dpop::DpopKey;
 use super::http::{Body, RequestError, request};
-use super::metadata::{AuthorizationServer, MetadataError, resource_of};
+use super::metadata::{AuthorizationServer, MetadataError};
+use super::server_token::SecretError;
 use crate::config::OAuthSettings;
 
 /// Why signing in failed.
@@ -58,9 +59,32 @@ pub enum LoginError {
     )]
     NoDpop { issuer: String },
     #[error(transparent)]
-    Secret(#[from] super::server_token::SecretError),
+    Secret(#[from] SecretError),
     #[error("the server still refuses the request after {0} sign-ins")]
     TooOften(u32),
+}
+
+impl LoginError {
+    /// Whether the same may succeed a little later, without anybody doing anything.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Request(_) | Self::Timeout(_) | Self::Listen(_) => true,
+            Self::Token(error) => error.is_temporary(),
+            // A file that a platform replaces may be missing for a moment.
+            Self::Secret(SecretError::File { .. } | SecretError::Empty { .. }) => true,
+            Self::Secret(SecretError::Expand { .. })
+            | Self::Metadata(_)
+            | Self::NoMetadata(_)
+            | Self::NoRegistration { .. }
+            | Self::RegistrationRefused(_)
+            | Self::NoDevices { .. }
+            | Self::Redirect(_)
+            | Self::Declined { .. }
+            | Self::Signing(_)
+            | Self::NoDpop { .. }
+            | Self::TooOften(_) => false,
+        }
+    }
 }
 
 /// A sign-in that waits for the user.
@@ -98,7 +122,7 @@ impl PendingLogin {
         let discovery = discover(server, challenge, settings, store).await?;
         // Before anything is registered.
         let mut url = discovery.server.authorization_endpoint()?.clone();
-        let known = store.load(&resource_of(server))?.filter(|known| known.issuer == discovery.server.issuer);
+        let known = store.load(&discovery.account)?.filter(|known| known.issuer == discovery.server.issuer);
         let granted =
             known.as_ref().and_then(|known| known.tokens.as_ref()).map(|tokens| tokens.scopes.clone());
         let mut scopes = discovery.scopes_to_ask(settings, challenge);

@@ -6,6 +6,8 @@
 use json::{Json, Node};
 use url::{Host, Url};
 
+use crate::config::OAuthSettings;
+
 /// Why a document cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetadataError {
@@ -129,6 +131,21 @@ pub fn resource_of(server: &Url) -> String {
     url.set_fragment(None);
     url.set_query(None);
     url.as_str().trim_end_matches('/').to_owned()
+}
+
+/// Under which name the credentials for a server are kept: its resource identifier, and what else decides who signs in and
+/// with which rights. Entries that differ in this have credentials of their own, also at one address.
+pub fn account_of(server: &Url, settings: &OAuthSettings) -> String {
+    let mut account = resource_of(server);
+    if let Some(query) = server.query() {
+        account = format!("{account}?{query}");
+    }
+    let mut identity = url::form_urlencoded::Serializer::new(String::new());
+    identity.extend_pairs(settings.identity());
+    match identity.finish().as_str() {
+        "" => account,
+        identity => format!("{account}#{identity}"),
+    }
 }
 
 /// Where the metadata of a resource may be, in order (RFC 9728, section 3.1).

@@ -37,5 +37,5 @@ pub use http::RequestError;
 pub use jwt::{SigningError, SigningKey};
 pub use login::{LoginError, PendingLogin};
 pub use machine::{ClientProof, MachineClient, MachineGrant};
-pub use metadata::{AuthorizationServer, MetadataError, ResourceMetadata, UrlGuard, resource_of};
+pub use metadata::{AuthorizationServer, MetadataError, ResourceMetadata, UrlGuard, account_of, resource_of};
 pub use server_token::{SecretError, ServerSignIn};

@@ -11,7 +11,7 @@ use super::credentials::CredentialStore;
 use super::jwt::SigningKey;
 use super::login::LoginError;
 use super::machine::{ClientProof, MachineClient, MachineGrant};
-use super::metadata::resource_of;
+use super::metadata::{account_of, resource_of};
 use crate::config::{ConfiguredServer, EntryTransport, ExpandError, GrantSettings, OAuthSettings, Template};
 use crate::private_file;
 
@@ -46,19 +46,19 @@ impl ServerSignIn<'_> {
         rejected: Option<&str>,
         store: &CredentialStore,
     ) -> Result<Option<AccessToken>, LoginError> {
-        let resource = resource_of(self.url);
-        let found = store.token(&resource, rejected).await?;
+        let account = self.account();
+        let found = store.token(&account, rejected).await?;
         if found.is_some() || self.settings().is_none_or(|settings| settings.grant.is_none()) {
             return Ok(found);
         }
         // One at a time: the others use what the first one got.
-        let lock = store.sign_in_lock(&resource);
+        let lock = store.sign_in_lock(&account);
         let _guard = lock.lock().await;
-        if let Some(found) = store.token(&resource, rejected).await? {
+        if let Some(found) = store.token(&account, rejected).await? {
             return Ok(Some(found));
         }
         self.sign_in_as_machine(None, store).await?;
-        Ok(store.token(&resource, rejected).await?)
+        Ok(store.token(&account, rejected).await?)
     }
 
     /// Gets a token without a user. Returns `false` if the entry describes no such client.
@@ -72,6 +72,11 @@ impl ServerSignIn<'_> {
         };
         client.sign_in(self.url, challenge, settings, store).await?;
         Ok(true)
+    }
+
+    /// Under which name the credentials are kept.
+    pub fn account(&self) -> String {
+        self.settings().map_or_else(|| resource_of(self.url), |settings| account_of(self.url, settings))
     }
 
     pub fn settings(&self) -> Option<&OAuthSettings> {

@@ -169,6 +169,8 @@ async fn the_manager_signs_in_by_itself_and_renews_the_token_before_it_expires_a
     *setup.authority.expires_in_s.lock().expect("no panic") = Some(31);
     let oauth = r#"{"grant":"client_credentials","clientId":"job","clientSecret":"s3cret"}"#;
     let server = server_with(&setup, oauth);
+    let url = setup.authority.server();
+    let account = ServerSignIn { server: &server, url: &url, env: &|_| None, home: None }.account();
     let host = Arc::new(TokenHost { store: setup.store() });
     let manager = Manager::start([(server, Permission::Allowed)], options(), host);
     manager.wait_for("guarded", Status::Connected).await.expect("it is there");
@@ -184,8 +186,50 @@ async fn the_manager_signs_in_by_itself_and_renews_the_token_before_it_expires_a
     assert!(one.is_ok() && other.is_ok());
     assert_eq!(setup.authority.log(), ["client_credentials"], "once for both");
     manager.close().await;
-    let kept = setup.store().load(&setup.resource()).expect("readable").expect("kept");
+    let kept = setup.store().load(&account).expect("readable").expect("kept");
     assert_eq!(kept.client.client_secret, None, "the secret stays where it was");
+}
+
+/// Nobody can help by signing in while the authorization server is down.
+#[tokio::test]
+async fn an_authorization_server_that_is_down_for_a_moment_is_asked_again() {
+    let setup = Setup::new().await;
+    setup.authority.token_failures.lock().expect("no panic").extend([503, 429]);
+    let oauth = r#"{"grant":"client_credentials","clientId":"job","clientSecret":"s3cret"}"#;
+    let server = server_with(&setup, oauth);
+    let host = Arc::new(TokenHost { store: setup.store() });
+    let manager = Manager::start([(server, Permission::Allowed)], options(), host);
+    manager.wait_for("guarded", Status::Connected).await.expect("it is there");
+    // The server forgets the token while no other can be had.
+    setup.authority.access_tokens.lock().expect("no panic").clear();
+    setup.authority.token_failures.lock().expect("no panic").push(503);
+    let call = async || manager.call_tool("mcp__guarded__whoami", &Json::object(|_| {}), None).await;
+    let error = call().await.expect_err("no token").to_string();
+    assert_eq!(
+        error,
+        "server `guarded` is not available: cannot get a token: the authorization server answered HTTP 503 without a token"
+    );
+    assert!(call().await.expect("a result").as_str().contains("you"));
+    manager.close().await;
+}
+
+#[tokio::test]
+async fn entries_at_one_address_share_no_credentials_unless_they_sign_in_alike() {
+    let setup = Setup::new().await;
+    let job =
+        server_with(&setup, r#"{"grant":"client_credentials","clientId":"job","clientSecret":"s3cret"}"#);
+    assert!(token(&setup, &job).await.expect("no error").is_some());
+    for (oauth, is_shared) in [
+        // Where the secret is kept does not matter.
+        (r#"{"grant":"client_credentials","clientId":"job","clientSecret":"${OTHER}"}"#, true),
+        (r#"{"clientId":"job"}"#, false),
+        (r#"{"clientId":"other"}"#, false),
+        (r#"{"scopes":"write"}"#, false),
+        ("{}", false),
+    ] {
+        let found = token(&setup, &server_with(&setup, oauth)).await.expect("no error");
+        assert_eq!(found.is_some(), is_shared, "{oauth}");
+    }
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ fn use_keyring(folder: &Path) {
         store.with_keyring(OsKeyring::detect(|name| std::env::var_os(name)).expect("a keyring"))
     };
     let credentials = |resource: &str| Credentials {
+        account: resource.to_owned(),
         resource: resource.to_owned(),
         issuer: "https://issuer.example".to_owned(),
         token_endpoint: "https://issuer.example/token".to_owned(),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Args;
 use servers::config::{ConfiguredServer, EntryTransport, OAuthSettings};
-use servers::oauth::{Challenge, CredentialStore, DeviceLogin, PendingLogin, ServerSignIn, resource_of};
+use servers::oauth::{Challenge, CredentialStore, DeviceLogin, PendingLogin, ServerSignIn};
 use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Target};
 use url::Url;
 use wire::client::ClientError;
@@ -153,10 +153,11 @@ pub fn logout(args: &LogoutArgs) -> anyhow::Result<ExitCode> {
     let server = context.find(&args.name)?;
     let env = |name: &str| std::env::var(name).ok();
     let resolved = server.resolve(&env, context.home())?;
-    let resource = resolved.url().map(resource_of);
+    let account =
+        resolved.url().map(|url| ServerSignIn { server, url, env: &env, home: context.home() }.account());
     let store = credential_store()?.context("neither XDG_STATE_HOME nor HOME is set; set one of them")?;
-    match resource {
-        Some(resource) if store.remove(&resource)? => {
+    match account {
+        Some(account) if store.remove(&account)? => {
             notice(&format!("signed out of `{}`; its tokens are deleted", server.name));
         }
         _ => notice(&format!("you are not signed in to `{}`", server.name)),
