@@ -26,8 +26,8 @@ use crate::source::Sort;
 use crate::value::{Value, ValueRef};
 
 pub use aggregate::{
-    AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, BoundMeasure, COUNT, accepts, aggregate,
-    filter_argument, has_date_units, is_aggregable, split_measure,
+    AGGREGATE_ARGUMENTS, AggregateArguments, BoundGroup, BoundMeasure, COUNT, aggregate, filter_argument,
+    has_date_units, is_comparable, is_groupable, is_measurable, split_measure,
 };
 pub(crate) use filters::{BoundFilter, bind_bound};
 pub use filters::{BoundFilters, FILTER_VALUES_MAX, FilterSuffix, LinkedFilter};
@@ -539,7 +539,7 @@ fn parse_sort(scope: Scope<'_>, sorts: &[usize], node: Node<'_>) -> Result<Vec<B
                 let at = links::follow(scope, "sort", name)?;
                 let target = at.scope.collection();
                 let fields: Vec<usize> =
-                    (0..target.fields.len()).filter(|field| is_aggregable(&target.fields[*field])).collect();
+                    (0..target.fields.len()).filter(|field| is_comparable(&target.fields[*field])).collect();
                 (at.path, sorted_field(target, &fields, at.rest)?)
             }
         };

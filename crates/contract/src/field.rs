@@ -33,6 +33,9 @@ pub struct Field {
     pub observed_values: Vec<String>,
     /// Never written to logs, recordings or the call log, nor shown in confirmations.
     pub sensitive: bool,
+    /// Whether the author lets rows be grouped by it, and its values be added up and compared.
+    pub in_groups: bool,
+    pub in_measures: bool,
     /// `"name":`, rendered once.
     json_key: Box<str>,
 }
@@ -68,6 +71,8 @@ impl Field {
             allowed: Vec::new(),
             observed_values: Vec::new(),
             sensitive: false,
+            in_groups: true,
+            in_measures: true,
             json_key: String::from_utf8_lossy(&key).into(),
         }
     }

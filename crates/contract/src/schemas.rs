@@ -16,6 +16,7 @@ use crate::contract::{
 };
 use crate::data_type::DataType;
 use crate::field::{Field, SENSITIVE_KEYWORD, SchemaUse};
+use crate::humanize::join_truncated;
 use crate::source::{AggregateFunction, WriteCapabilities};
 use crate::wide;
 
@@ -130,35 +131,51 @@ pub(crate) fn search_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>,
     })
 }
 
+/// An argument names no more columns than this.
+const COLUMNS_NAMED_MAX: usize = 20;
+
 pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'_>, has_list: bool) -> Json {
     let collection = scope.collection();
-    let fields = || collection.fields.iter().filter(|field| bind::is_aggregable(field));
-    let number =
-        fields().find(|field| bind::accepts(AggregateFunction::Sum, field) && !is_key(collection, field));
-    let date = fields().find(|field| bind::has_date_units(field));
+    let mut fields = collection.fields.iter();
+    let number = fields
+        .clone()
+        .find(|field| bind::is_measurable(field, AggregateFunction::Sum) && !is_key(collection, field));
+    let date = fields.find(|field| bind::is_groupable(field) && bind::has_date_units(field));
     Json::object(|schema| {
         schema.str("type", "object");
         schema.object("properties", |properties| {
             properties.object("group", |group| {
-                let mut description = match date {
-                    Some(date) => format!(
-                        "up to {GROUP_FIELDS_MAX} columns; a date column by _year, _quarter, _month, _week or _day: {}_month",
-                        date.name
-                    ),
+                let mut parts = vec![match chosen_columns(collection, bind::is_groupable) {
                     None => format!("up to {GROUP_FIELDS_MAX} columns"),
-                };
-                if let Some(example) = linked_example(scope) {
-                    description += &format!("; a column of a linked row: {example}");
-                }
+                    Some(names) if names.is_empty() => "no column of these rows".to_owned(),
+                    Some(names) => {
+                        format!("up to {GROUP_FIELDS_MAX} of {}", join_truncated(&names, COLUMNS_NAMED_MAX))
+                    }
+                }];
+                parts.extend(date.map(|date| {
+                    format!("a date column by _year, _quarter, _month, _week or _day: {}_month", date.name)
+                }));
+                parts.extend(
+                    linked_example(scope).map(|example| format!("a column of a linked row: {example}")),
+                );
                 names_type(group);
-                group.str("description", &description);
+                group.str("description", &parts.join("; "));
             });
             properties.object("measures", |measures| {
-                let mut description = match number {
-                    Some(number) => {
-                        format!("count (default), or sum_, avg_, min_, max_ or distinct_ before a column: sum_{}", number.name)
+                let columns =
+                    chosen_columns(collection, |field| bind::is_measurable(field, AggregateFunction::Min));
+                const FUNCTIONS: &str = "min_, max_ or distinct_ before";
+                let mut description = match (columns, number) {
+                    (None, None) => format!("count (default), or {FUNCTIONS} a column"),
+                    (None, Some(number)) => {
+                        format!("count (default), or sum_, avg_, {FUNCTIONS} a column: sum_{}", number.name)
                     }
-                    None => "count (default), or min_, max_ or distinct_ before a column".to_owned(),
+                    (Some(names), _) if names.is_empty() => "count (default)".to_owned(),
+                    (Some(names), number) => {
+                        let sums = if number.is_some() { "sum_, avg_, " } else { "" };
+                        let names = join_truncated(&names, COLUMNS_NAMED_MAX);
+                        format!("count (default), or {sums}{FUNCTIONS} {names}")
+                    }
                 };
                 if let Some(example) = links::linked_number(scope) {
                     description += &format!("; a column of a linked row: avg_{example}");
@@ -168,7 +185,10 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
             });
             properties.object("having", |having| {
                 having.str("type", "object").raw("properties", r#"{"count_min":{"type":"number"}}"#);
-                having.str("description", "keep groups in which a measure has at least (_min) or at most (_max) this value");
+                having.str(
+                    "description",
+                    "keep groups in which a measure has at least (_min) or at most (_max) this value",
+                );
             });
             properties.object("sort", |sort| {
                 names_type(sort);
@@ -191,6 +211,13 @@ pub(crate) fn aggregate_input_schema(scope: Scope<'_>, filters: OfferedFilters<'
             },
         );
     })
+}
+
+/// The columns that an aggregate may use, by name, if the author chose some of them.
+fn chosen_columns(collection: &Collection, is_chosen: impl Fn(&Field) -> bool) -> Option<Vec<&str>> {
+    let comparable = || collection.fields.iter().filter(|field| bind::is_comparable(field));
+    let names: Vec<&str> = comparable().filter(|field| is_chosen(field)).map(|field| &*field.name).collect();
+    (names.len() < comparable().count()).then_some(names)
 }
 
 fn is_key(collection: &Collection, field: &Field) -> bool {

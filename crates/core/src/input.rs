@@ -56,6 +56,7 @@ pub struct InputRequests {
     memo: Option<Box<[u8]>>,
     is_consent: bool,
     wake_at_ms: Option<u64>,
+    policy_note: Option<Json>,
 }
 
 impl InputRequests {
@@ -106,6 +107,17 @@ impl InputRequests {
 
     pub fn take_memo(&mut self) -> Option<Box<[u8]>> {
         self.memo.take()
+    }
+
+    /// What the policy decided about the called tool that requests the input, see [`Journal::policy_note`]. The host sets it;
+    /// whoever continues that call gives it back with [`Journal::record_policy_note`].
+    pub fn set_policy_note(&mut self, note: Option<Json>) {
+        self.policy_note = note;
+    }
+
+    /// See [`InputRequests::set_policy_note`].
+    pub fn take_policy_note(&mut self) -> Option<Json> {
+        self.policy_note.take()
     }
 
     #[must_use]
@@ -218,16 +230,33 @@ impl Journal {
     /// The key of the policy's note among the entries. No provider may request input under it.
     pub const POLICY_KEY: &str = "spile/policy";
 
+    /// The same for the call that this one passed on.
+    pub const PASSED_ON_POLICY_KEY: &str = "spile/policy/passed-on";
+
     /// What the policy left in an earlier round, or at the start of this one.
     pub fn policy_note(&self) -> Option<&Json> {
         self.entries.iter().find(|(key, _)| key == Self::POLICY_KEY).map(|(_, note)| note)
     }
 
-    /// The same for a call that this one passes on, about which the policy decides anew.
+    pub fn record_policy_note(&mut self, note: Json) {
+        self.record(Self::POLICY_KEY, note);
+    }
+
+    /// Keeps what the policy left about a call that this one passed on, and that requests input.
+    pub fn record_passed_on_note(&mut self, note: Json) {
+        self.record(Self::PASSED_ON_POLICY_KEY, note);
+    }
+
+    /// The same for a call that this one passes on. The policy decides about it on its own, and only once.
     #[must_use]
-    pub fn without_policy_note(&self) -> Self {
+    pub fn to_passed_on(&self) -> Self {
         let mut journal = self.clone();
         journal.entries.retain(|(key, _)| key != Self::POLICY_KEY);
+        for (key, _) in &mut journal.entries {
+            if key == Self::PASSED_ON_POLICY_KEY {
+                Self::POLICY_KEY.clone_into(key);
+            }
+        }
         journal
     }
 

@@ -47,9 +47,19 @@ pub(crate) async fn request_input(
     job: &mut CallJob,
     mut requests: InputRequests,
 ) -> Result<InputOutcome, CallError> {
-    if let CallStage::Nested { .. } = job.stage {
-        // The calling tool decides what to do about them.
-        return Ok(InputOutcome::Sealed { requests, state: String::new() });
+    match job.stage {
+        // The calling tool decides what to do about them, and has the note of the policy when it continues this call.
+        CallStage::Nested { is_decided, .. } => {
+            if !is_decided {
+                requests.set_policy_note(job.journal.policy_note().cloned());
+            }
+            return Ok(InputOutcome::Sealed { requests, state: String::new() });
+        }
+        CallStage::Request | CallStage::Task(_) => {
+            if let Some(note) = requests.take_policy_note() {
+                job.journal.record_passed_on_note(note);
+            }
+        }
     }
     if job.checks.as_mut().is_some_and(|checks| checks.accept_offered(&mut job.journal, &requests)) {
         job.journal.set_memo(requests.take_memo());

@@ -91,7 +91,7 @@ pub(crate) async fn apply_policy(
     let (reason, hook) = (decided.reason.clone(), decided.hook);
     record_decision(job, PolicyRecord { decision, reason, hook });
     if let Some(note) = decided.note {
-        job.journal.record(Journal::POLICY_KEY, note);
+        job.journal.record_policy_note(note);
     }
     let reason = decided.reason.as_deref().unwrap_or("the server's policy does not allow this call");
     match decided.decision {
@@ -181,8 +181,10 @@ pub(crate) fn check_keys(outcome: Outcome) -> Outcome {
 
 #[cold]
 fn misleading_key(requests: &InputRequests) -> Option<String> {
-    if requests.contains_key(Journal::POLICY_KEY) {
-        return Some(format!("a provider requests input under the reserved key `{}`", Journal::POLICY_KEY));
+    for key in [Journal::POLICY_KEY, Journal::PASSED_ON_POLICY_KEY] {
+        if requests.contains_key(key) {
+            return Some(format!("a provider requests input under the reserved key `{key}`"));
+        }
     }
     requests.repeated_key().map(|key| format!("a provider requests input twice under the key `{key}`"))
 }

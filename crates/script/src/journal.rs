@@ -52,6 +52,9 @@ pub(crate) struct AskingTool {
     pub(crate) answers: Vec<(String, String)>,
     /// The keys of the questions that are open.
     pub(crate) open_keys: Vec<String>,
+    /// What the policy decided about it: JSON text.
+    #[serde(default)]
+    pub(crate) policy_note: Option<String>,
 }
 
 /// A memo inside a memo. As a list of numbers it would grow fourfold with each level of calls.

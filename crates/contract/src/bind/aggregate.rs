@@ -96,9 +96,19 @@ impl AggregateArguments<'_> {
     }
 }
 
-/// Whether rows can be grouped by a field, and its values counted and compared.
-pub fn is_aggregable(field: &Field) -> bool {
+/// Whether a field has single values that may show in the order or the groups of rows.
+pub fn is_comparable(field: &Field) -> bool {
     field.data_type.is_scalar() && !field.sensitive
+}
+
+/// Whether rows can be grouped by a field.
+pub fn is_groupable(field: &Field) -> bool {
+    is_comparable(field) && field.in_groups
+}
+
+/// Whether a function can be computed over a field.
+pub fn is_measurable(field: &Field, function: AggregateFunction) -> bool {
+    is_comparable(field) && field.in_measures && accepts(function, field.data_type)
 }
 
 /// Whether dates of a field can be grouped by year, month and so on.
@@ -272,9 +282,8 @@ fn parse_group_field(
 ) -> Result<BoundGroup, Box<ToolError>> {
     let links = &full_name[..full_name.len() - name.len()];
     let invalid = |message: String| invalid_argument("group", ArgumentErrorKind::NotAllowed, message);
-    let named = |wanted: &str| {
-        collection.fields.iter().position(|field| field.name == wanted && is_aggregable(field))
-    };
+    let named =
+        |wanted: &str| collection.fields.iter().position(|field| field.name == wanted && is_groupable(field));
     if let Some(column) = named(name) {
         let field = &collection.fields[column];
         if matches!(field.data_type, DataType::Timestamp | DataType::LocalTimestamp) {
@@ -304,13 +313,20 @@ fn parse_group_field(
     let names: Vec<&str> = collection
         .fields
         .iter()
-        .filter(|field| is_aggregable(field))
+        .filter(|field| is_groupable(field))
         .map(|field| field.name.as_str())
         .collect();
     Err(invalid(match nearest(name, names.iter().copied()) {
         Some(near) => format!("unknown field `{full_name}` in `group`; did you mean `{links}{near}`?"),
         None => {
-            let names = join_truncated(&names, SHOWN_MAX);
+            let names = match names.is_empty() {
+                true => {
+                    return Err(invalid(format!(
+                        "unknown field `{full_name}` in `group`; no field can be grouped by"
+                    )));
+                }
+                false => join_truncated(&names, SHOWN_MAX),
+            };
             match links.is_empty() {
                 true => format!("unknown field `{name}` in `group`; fields are {names}"),
                 false => {
@@ -348,7 +364,7 @@ fn parse_measure(scope: Scope<'_>, argument: &str, name: &str) -> Result<BoundMe
     };
     let links = &dotted[..dotted.len() - wanted.len()];
     let fields = |function: AggregateFunction| {
-        let takes = move |field: &&Field| is_aggregable(field) && accepts(function, field);
+        let takes = move |field: &&Field| is_measurable(field, function);
         collection.fields.iter().filter(takes).map(|field| field.name.as_str())
     };
     let column = collection.fields.iter().position(|field| field.name == wanted);
@@ -359,6 +375,9 @@ fn parse_measure(scope: Scope<'_>, argument: &str, name: &str) -> Result<BoundMe
         None => {
             let names: Vec<&str> = fields(function).collect();
             let problem = match column {
+                Some(column) if accepts(function, collection.fields[column].data_type) => {
+                    format!("this server computes no measures of `{wanted}`")
+                }
                 Some(column) => format!(
                     "cannot compute `{name}`: `{wanted}` is {}",
                     collection.fields[column].data_type.with_article()
@@ -369,7 +388,7 @@ fn parse_measure(scope: Scope<'_>, argument: &str, name: &str) -> Result<BoundMe
                 Some(near) if column.is_none() => {
                     format!("did you mean `{}_{links}{near}`?", function.as_str())
                 }
-                _ if names.is_empty() => "no field has numbers; use `count`".to_owned(),
+                _ if names.is_empty() => "no field can be used for that; use `count`".to_owned(),
                 _ => format!("`{}_` takes {}", function.as_str(), join_truncated(&names, SHOWN_MAX)),
             };
             Err(invalid(format!("{problem}; {help}")))
@@ -377,10 +396,9 @@ fn parse_measure(scope: Scope<'_>, argument: &str, name: &str) -> Result<BoundMe
     }
 }
 
-/// Whether a function can be computed over a field.
-pub fn accepts(function: AggregateFunction, field: &Field) -> bool {
+fn accepts(function: AggregateFunction, data_type: DataType) -> bool {
     match function {
-        AggregateFunction::Sum | AggregateFunction::Avg => aggregate::is_summable(field.data_type),
+        AggregateFunction::Sum | AggregateFunction::Avg => aggregate::is_summable(data_type),
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Distinct => true,
     }
 }

@@ -98,7 +98,7 @@ impl<'m> Compiler<'m> {
         let columns = column_shapes(&fields, &declared.fields, &table.columns, &declared.null_texts);
         let shape = TableShape { table: table.name.clone(), columns, key };
         let missing_key_reason = missing_key_reason(table, &fields);
-        let fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
+        let mut fields: Vec<Field> = fields.into_iter().map(|(_, field)| field).collect();
         if fields.is_empty() {
             let message = format!("`{}` has no visible field", declared.name.value);
             self.error(
@@ -106,6 +106,12 @@ impl<'m> Compiler<'m> {
                 message,
                 "remove `hidden = true` from one of its columns".into(),
             );
+        }
+        let groups = self.resolve_selection(&declared.group, "group", &fields);
+        let measures = self.resolve_selection(&declared.measures, "measures", &fields);
+        for (at, field) in fields.iter_mut().enumerate() {
+            field.in_groups = groups.contains(&at);
+            field.in_measures = measures.contains(&at);
         }
         let filters = self.resolve_selection(&declared.filters, "filters", &fields);
         let listed_filters = self.listed_filters(declared, &filters, &fields);

@@ -396,7 +396,13 @@ impl<'m> RoleCompiler<'m> {
         if grant.rows.is_some() {
             declared.fields.iter_mut().for_each(|field| field.show_values = None);
         }
-        for selection in [&mut declared.filters, &mut declared.sort, &mut declared.search] {
+        for selection in [
+            &mut declared.filters,
+            &mut declared.sort,
+            &mut declared.search,
+            &mut declared.group,
+            &mut declared.measures,
+        ] {
             if let FieldSelection::Only(names) = selection {
                 names.retain(|name| !is_hidden(&name.value));
                 if names.is_empty() {

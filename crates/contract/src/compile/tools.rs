@@ -230,15 +230,20 @@ impl ToolBuilder<'_> {
             Operation::Get => format!("Get one row of {data} by {}.", self.key_names()),
             Operation::List => format!("List rows of {data}, one page at a time.{}", self.filter_sentence()),
             Operation::Aggregate => {
-                let functions = match self.has_numbers() {
-                    true => "counts, sums, averages, minima and maxima",
-                    false => "counts, minima and maxima",
+                let functions = match (self.has_numbers(), self.has_measures()) {
+                    (true, _) => "counts, sums, averages, minima and maxima",
+                    (false, true) => "counts, minima and maxima",
+                    (false, false) => "counts",
                 };
                 let list = match self.has_list() {
                     true => format!(" Use it instead of paging through {}.", self.list_name()),
                     false => String::new(),
                 };
-                let zone = if self.has_time_zones() { " Dates are in UTC." } else { "" };
+                let zone = match self.collection.time_zone {
+                    _ if !self.has_time_zones() => String::new(),
+                    None => " Dates are in UTC.".to_owned(),
+                    Some(zone) => format!(" Dates are in {}.", zone.name()),
+                };
                 let filters = self.short_filter_sentence();
                 format!(
                     "Get {functions} over all rows of {data} that match, in total or by group.{list}{zone}{filters}"
@@ -380,7 +385,13 @@ impl ToolBuilder<'_> {
     /// Whether a column can be added up.
     fn has_numbers(&self) -> bool {
         let mut fields = self.collection.fields.iter();
-        fields.any(|field| bind::is_aggregable(field) && bind::accepts(AggregateFunction::Sum, field))
+        fields.any(|field| bind::is_measurable(field, AggregateFunction::Sum))
+    }
+
+    /// Whether anything but rows can be counted.
+    fn has_measures(&self) -> bool {
+        let mut fields = self.collection.fields.iter();
+        fields.any(|field| bind::is_measurable(field, AggregateFunction::Min))
     }
 
     fn has_time_zones(&self) -> bool {

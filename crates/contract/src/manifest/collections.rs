@@ -51,6 +51,8 @@ pub(super) fn parse_collection(
     }
     let filters = reader.field_selection(t, "filters");
     let sort = reader.field_selection(t, "sort");
+    let group = reader.field_selection(t, "group");
+    let measures = reader.field_selection(t, "measures");
     let search = reader.field_selection(t, "search");
     let search_rows_max = reader.integer(t, "search_rows_max");
     let rows_max = reader.integer(t, "rows_max");
@@ -78,6 +80,8 @@ pub(super) fn parse_collection(
         operations,
         filters,
         sort,
+        group,
+        measures,
         rows_max: rows_max.unwrap_or(ROWS_MAX_DEFAULT),
         bytes_max: bytes_max.unwrap_or(BYTES_MAX_DEFAULT),
         null_texts,
@@ -100,6 +104,7 @@ struct OperationKeys {
     update: Vec<(&'static str, FileLocation)>,
     list: Vec<(&'static str, FileLocation)>,
     filters: Vec<(&'static str, FileLocation)>,
+    aggregate: Vec<(&'static str, FileLocation)>,
 }
 
 impl OperationKeys {
@@ -112,6 +117,7 @@ impl OperationKeys {
             update: found(&["version", "version_required", "confirm"]),
             list: found(&["sort"]),
             filters: found(&["filters"]),
+            aggregate: found(&["group", "measures"]),
         }
     }
 }
@@ -152,6 +158,11 @@ fn check_operations(
     if !has(&[Operation::List]) {
         for (name, at) in &keys.list {
             reader.error(at, format!("`{name}` needs the operation `list`"), with("list"));
+        }
+    }
+    if !has(&[Operation::Aggregate]) {
+        for (name, at) in &keys.aggregate {
+            reader.error(at, format!("`{name}` needs the operation `aggregate`"), with("aggregate"));
         }
     }
     if !has(&[Operation::List, Operation::Search, Operation::Aggregate]) {

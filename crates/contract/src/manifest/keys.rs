@@ -441,7 +441,7 @@ pub static SOURCE: Section = Section {
 pub static COLLECTION: Section = Section {
     header: "[collections.NAME]",
     description: "A table, sheet or file to generate tools for: `get_NAME`, `list_NAME` and so on.",
-    keys: &concat::<28, 5, 33>([
+    keys: &concat::<30, 5, 35>([
         Key::new("source", COLUMN, "The name of a source.")
             .default_text("the only source")
             .example("\"crm\"")
@@ -538,6 +538,22 @@ pub static COLLECTION: Section = Section {
             .default_text("all")
             .example("[\"signup_date\"]")
             .aliases(&["order_by", "orderby", "sorting"]),
+        Key::new(
+            "group",
+            ValueType::FieldSelection,
+            "The fields that rows can be grouped by, dates also by year, quarter, month, week and day. Only with the operation `aggregate`.",
+        )
+        .default_text("all")
+        .example("[\"plan\", \"signup_date\"]")
+        .aliases(&["group_by", "groups", "dimensions"]),
+        Key::new(
+            "measures",
+            ValueType::FieldSelection,
+            "The fields whose values can be added up, averaged, compared and counted. Rows can always be counted. Only with the operation `aggregate`.",
+        )
+        .default_text("all")
+        .example("[\"total\"]")
+        .aliases(&["measure", "metrics", "facts"]),
         Key::new("search", ValueType::FieldSelection, "The fields that a search looks into. Only with the operation `search`.")
             .default_text("the fields with a full-text index, else all text fields")
             .example("[\"name\", \"notes\"]"),

@@ -437,6 +437,10 @@ pub struct Collection {
     pub operations: Option<Vec<Located<Operation>>>,
     pub filters: FieldSelection,
     pub sort: FieldSelection,
+    /// What an aggregate can group by.
+    pub group: FieldSelection,
+    /// What an aggregate can add up, average and compare.
+    pub measures: FieldSelection,
     pub rows_max: u32,
     pub bytes_max: u32,
     /// The texts that mean NULL in every column.

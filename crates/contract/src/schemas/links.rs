@@ -3,7 +3,7 @@
 use json::write::ObjectWriter;
 
 use super::FilterDetail;
-use crate::bind::{FilterSuffix, Scope, accepts, followable, is_aggregable};
+use crate::bind::{FilterSuffix, Scope, followable, is_measurable};
 use crate::contract::{Cardinality, Collection, LINK_DEPTH_MAX, Link};
 use crate::data_type::DataType;
 use crate::source::AggregateFunction;
@@ -60,7 +60,7 @@ pub(super) fn linked_number(scope: Scope<'_>) -> Option<String> {
         };
         let number = link.filters.iter().filter(|at| !is_key(at)).find(|at| {
             let field = &target.fields[**at];
-            is_aggregable(field) && accepts(AggregateFunction::Avg, field)
+            is_measurable(field, AggregateFunction::Avg)
         })?;
         Some(format!("{}.{}", link.name, target.fields[*number].name))
     })

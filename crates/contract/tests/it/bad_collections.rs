@@ -284,6 +284,8 @@ fn rejects_filters_without_a_list() {
 operations = ["get"]
 filters = ["plan"]
 sort = true
+group = ["plan"]
+measures = false
 "#), @r#"
     error: `filters` needs the operation `list`, `search` or `aggregate`
      --> spile.toml:5:1
@@ -298,6 +300,20 @@ sort = true
     6 | sort = true
       | ^^^^
       = help: write `operations = ["get", "list"]`, or remove the key
+
+    error: `group` needs the operation `aggregate`
+     --> spile.toml:7:1
+      |
+    7 | group = ["plan"]
+      | ^^^^^
+      = help: write `operations = ["get", "aggregate"]`, or remove the key
+
+    error: `measures` needs the operation `aggregate`
+     --> spile.toml:8:1
+      |
+    8 | measures = false
+      | ^^^^^^^^
+      = help: write `operations = ["get", "aggregate"]`, or remove the key
     "#);
 }
 

@@ -27,7 +27,7 @@ fn manifest_with(section: &'static Section, key: &Key) -> String {
     let source = format!("[sources.crm]\npath = \"{path}\"\n");
     let api = "[sources.crm]\nkind = \"rest\"\nurl = \"https://api.example.com\"\n";
     let is_rest = matches!(key.applies_to, AppliesTo::SourceKinds(kinds) if kinds[0] == SourceKind::Rest);
-    let all = "operations = [\"list\", \"search\", \"update\"]\n";
+    let all = "operations = [\"list\", \"search\", \"aggregate\", \"update\"]\n";
     if std::ptr::eq(section, &SERVER) {
         format!("[server]\n{line}")
     } else if std::ptr::eq(section, &PERMISSIONS) {

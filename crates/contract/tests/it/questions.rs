@@ -102,7 +102,14 @@ fn filter_errors_say_what_to_do() {
 }
 
 fn with_aggregate<T>(arguments: &str, then: impl FnOnce(&AggregateArguments<'_>) -> T) -> Result<T, String> {
-    let contract = contract();
+    with_aggregate_of(&contract(), arguments, then)
+}
+
+fn with_aggregate_of<T>(
+    contract: &Contract,
+    arguments: &str,
+    then: impl FnOnce(&AggregateArguments<'_>) -> T,
+) -> Result<T, String> {
     let doc = parse(arguments.into(), &ParseLimits::default()).expect("valid");
     let ToolOperation::Aggregate { filters, .. } = &contract.tools[3].operation else {
         panic!("an aggregate")
@@ -168,5 +175,62 @@ fn aggregate_errors_say_what_to_do() {
         (r#"{"statu":"paid"}"#, "unknown argument `statu`; did you mean `status`?"),
     ] {
         assert_eq!(with_aggregate(arguments, |_| ()), Err(expected.to_owned()), "{arguments}");
+    }
+}
+
+#[test]
+fn an_aggregate_is_about_the_declared_fields_only() {
+    let declared = |keys: &str| compiled(&orders(), "orders.csv", &format!("[collections.orders]\n{keys}\n"));
+    let some = declared("group = ['status', 'ordered_on']\nmeasures = ['quantity', 'city']");
+    let none = declared("group = false\nmeasures = false");
+    for (contract, arguments, expected) in [
+        (&some, r#"{"group":["status","ordered_on_month"],"measures":"sum_quantity"}"#, Ok(())),
+        (&some, r#"{"measures":["min_city","distinct_city","count"]}"#, Ok(())),
+        (&some, r#"{"group":"city"}"#, Err("unknown field `city` in `group`; fields are status, ordered_on")),
+        (
+            &some,
+            r#"{"measures":"sum_total"}"#,
+            Err("this server computes no measures of `total`; `sum_` takes quantity"),
+        ),
+        (
+            &some,
+            r#"{"measures":"sum_city"}"#,
+            Err("cannot compute `sum_city`: `city` is a text; `sum_` takes quantity"),
+        ),
+        (
+            &some,
+            r#"{"having":{"sum_total_min":1}}"#,
+            Err("this server computes no measures of `total`; `sum_` takes quantity"),
+        ),
+        (&none, "{}", Ok(())),
+        (&none, r#"{"status":"paid"}"#, Ok(())),
+        (
+            &none,
+            r#"{"group":"status"}"#,
+            Err("unknown field `status` in `group`; no field can be grouped by"),
+        ),
+        (
+            &none,
+            r#"{"measures":"max_total"}"#,
+            Err("this server computes no measures of `total`; no field can be used for that; use `count`"),
+        ),
+    ] {
+        let found = with_aggregate_of(contract, arguments, |_| ());
+        assert_eq!(found, expected.map_err(str::to_owned), "{arguments}");
+    }
+    let description = |contract: &Contract| contract.tools[3].description.clone();
+    assert!(description(&some).contains("Get counts, sums, averages"), "{}", description(&some));
+    assert!(description(&none).contains("Get counts over all rows"), "{}", description(&none));
+}
+
+#[test]
+fn the_days_of_an_aggregate_are_told_in_the_declared_time_zone() {
+    for (server, expected) in [
+        ("", " Dates are in UTC."),
+        ("[server]\ntime_zone = 'Europe/Berlin'\n", " Dates are in Europe/Berlin."),
+    ] {
+        let contract = compiled(&orders(), "orders.csv", &format!("{server}[collections.orders]\n"));
+        let description = &contract.tools[3].description;
+        assert!(description.contains(expected), "{description}");
     }
 }

@@ -68,9 +68,11 @@ impl Driver {
     /// Calls another tool, or continues it if it asked something in an earlier round.
     pub(super) fn call_tool(&mut self, effect: &IssuedEffect, name: &str, arguments: Json, wanted: Wanted) {
         let id = nested_call_id(&self.journal.seed, effect.number);
+        let mut policy_note = None;
         let mut journal = match self.journal.asking_tools.get(&effect.number) {
             None => Journal::for_round(0, id, None),
             Some(asking) => {
+                policy_note.clone_from(&asking.policy_note);
                 let mut journal =
                     Journal::for_round(asking.round, id, asking.memo.clone().map(Vec::into_boxed_slice));
                 let mut answers = asking.answers.clone();
@@ -91,7 +93,11 @@ impl Driver {
         let answers = journal.entries().map(|(key, answer)| (key.to_owned(), answer.to_string())).collect();
         // The memo stays: it is what the tool goes on from if the process ends now.
         let memo = journal.memo().map(<[u8]>::to_vec);
-        let asking = AskingTool { round: journal.round, answers, memo, open_keys: Vec::new() };
+        // The text was a note of the policy before it was stored.
+        if let Some(note) = policy_note.as_deref().and_then(|note| Json::parse(note).ok()) {
+            journal.record_policy_note(note);
+        }
+        let asking = AskingTool { round: journal.round, answers, memo, open_keys: Vec::new(), policy_note };
         self.journal.asking_tools.insert(effect.number, asking);
         let checkpoints = self.checkpoints_of(effect.number);
         journal.set_checkpoints(checkpoints.clone());
@@ -105,6 +111,7 @@ impl Driver {
         asking.round += 1;
         self.asks_for_consent |= requests.is_consent();
         asking.memo = requests.take_memo().map(Vec::from);
+        asking.policy_note = requests.take_policy_note().map(|note| note.to_string());
         asking.open_keys = requests.iter().map(|(key, _)| key.to_owned()).collect();
         // It asks these again: an earlier answer was not what it needs.
         let open_keys = asking.open_keys.clone();

@@ -8,12 +8,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use host::{Keyring, SystemPlatform};
+use json::Json;
 use script::{
     Bundle, BundleOptions, ClientRootAccess, EngineLimits, HostRule, HttpRequest, HttpResponse, Network,
     NetworkFuture, Permissions, ScriptServices,
 };
 use serde_json::{Value, json};
-use spile_core::{Identity, Principal};
+use spile_core::{Call, Identity, Policy, PolicyContext, PolicyDecision, PolicyRun, Principal};
 use state::store::Store;
 
 use crate::harness::{App, AppOptions, PipeClient, build, call_stateless, folder, write};
@@ -217,6 +218,48 @@ async fn questions_of_a_called_tool_become_questions_of_the_call() {
     parts.sort();
     assert_eq!(parts, ["tool-0:one tool-0:two", "tool-1:one tool-1:two"], "{}", rounds.result);
     assert_eq!(network.0.lock().expect("no panic before").len(), 2, "each inner call requests once");
+}
+
+/// Notes each decision, and counts those that it makes without a note.
+#[derive(Default)]
+struct CountingPolicy(Mutex<Vec<String>>);
+
+impl Policy for CountingPolicy {
+    fn before(&self, call: &Call, cx: &PolicyContext<'_>) -> PolicyRun<PolicyDecision> {
+        if cx.journal.policy_note().is_some() {
+            return PolicyRun::Now(PolicyDecision::allow());
+        }
+        self.0.lock().expect("no panic before").push(call.name().into_owned());
+        let note = Some(Json::parse("true").expect("JSON"));
+        PolicyRun::Now(PolicyDecision { note, ..PolicyDecision::allow() })
+    }
+}
+
+#[tokio::test]
+async fn the_policy_decides_once_about_a_called_tool_that_asks() {
+    let inner = r#"
+        const form = { message: "inner", schema: { type: "object", properties: { value: { type: "string" } } } };
+        export default async (args, ctx) => {
+            const one = await ctx.elicit("one", form), two = await ctx.elicit("two", form);
+            return `${one.content.value} ${two.content.value}`;
+        };
+    "#;
+    let outer = r#"
+        export default async (args, ctx) => (await ctx.tool("inner")).content[0].text;
+    "#;
+    let folder = folder(&[("tools/inner.js", inner), ("tools/outer.js", outer)]);
+    let (keys, network) = (folder.path().join("keys"), Arc::new(CountingNetwork::default()));
+    let policy = Arc::new(CountingPolicy::default());
+    let apps: Vec<App> = (0..3).map(|_| app_with(folder.path(), &network, &keys)).collect();
+    apps.iter().for_each(|app| app.server.set_policy(policy.clone()));
+    let rounds =
+        call_stateless(|round| &apps[round as usize], "outer", "{}", |_, request| accept(request)).await;
+    assert_eq!(rounds.result["content"][0]["text"], "inner inner", "{}", rounds.result);
+    assert_eq!(rounds.count, 2);
+    assert_eq!(std::mem::take(&mut *policy.0.lock().expect("no panic before")), ["outer", "inner"]);
+    let result = PipeClient::new(&apps[0]).call("outer", "{}", accept).await;
+    assert_eq!(result["content"][0]["text"], "inner inner", "{result}");
+    assert_eq!(*policy.0.lock().expect("no panic before"), ["outer", "inner"]);
 }
 
 /// Neither `elicit` nor a name like it is in a file of the folder, so the syntax does not show that the tool asks.

@@ -163,7 +163,7 @@ impl GatewayTools {
 
     fn read_resource(&self, call: &Call, cx: &CallContext<'_>) -> Run {
         let uri = call.text_argument("uri").unwrap_or_default().into_owned();
-        let reading = cx.tools.read_resource(&uri, cx.journal.without_policy_note());
+        let reading = cx.tools.read_resource(&uri, cx.journal.to_passed_on());
         Run::later(async move {
             match reading.await {
                 Outcome::Done(result) => resource_result(&result),
@@ -207,7 +207,7 @@ impl GatewayTools {
         }
         let arguments = call.arguments().and_then(|arguments| arguments.get("arguments"));
         let arguments = arguments.map_or_else(|| Json::object(|_| {}), Json::from);
-        let running = cx.tools.pass_on(&name, arguments, cx.journal.without_policy_note());
+        let running = cx.tools.pass_on(&name, arguments, cx.journal.to_passed_on());
         Run::later(async move {
             match running.await {
                 Outcome::Failed(CallError::UnknownItem { kind: ItemKind::Tool, .. }) => {
