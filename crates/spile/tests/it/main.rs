@@ -56,6 +56,7 @@ mod pack;
 mod questions;
 mod readme;
 mod real_servers;
+mod refused_operations;
 mod reload_isolation;
 mod reloading;
 mod replicas;
