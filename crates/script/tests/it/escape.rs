@@ -304,6 +304,29 @@ async fn a_thread_that_does_not_come_back_is_replaced_and_its_other_calls_go_on(
     }
 }
 
+/// Operators on big integers cannot be interrupted; together they take hours.
+#[tokio::test]
+async fn a_thread_is_not_replaced_once_too_many_were_given_up() {
+    let stuck = "export default () => { const n = 2n ** 500000n - 1n; let m = 0n; for (let i = 0; i < 9000; i++) m = n * n; return `${m > 0n}`; };";
+    let folder = folder(&[NEIGHBOUR, ("tools/stuck.js", stuck)]);
+    let limits = EngineLimits {
+        threads: 1,
+        abandoned_threads_max: 2,
+        cpu_ms_max: 100,
+        overstay_ms_max: 100,
+        ..EngineLimits::default()
+    };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    for given_up in 1..=3 {
+        assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "after {} threads", given_up - 1);
+        let result = app.call("stuck", "{}").await;
+        assert_eq!(result["isError"], true, "it is answered: {result}");
+        assert_eq!(app.engine.abandoned_threads(), given_up);
+    }
+    let busy = app.call("neighbour", r#"{"n":21}"#).await;
+    assert_eq!(busy["structuredContent"]["code"], "rate_limited", "{busy}");
+}
+
 /// What keeps something of a call for the next one.
 const KEEPERS: [(&str, &str); 6] = [
     ("variable", "let last = 'none'; export default ({ x }) => { const was = last; last = x; return was; };"),
