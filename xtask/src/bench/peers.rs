@@ -265,8 +265,6 @@ impl Binaries {
         let folder = self.data.path().join(DATA_AND_CODE_FOLDER);
         std::fs::create_dir_all(folder.join("tools"))?;
         std::fs::copy(self.data.path().join("customers.csv"), folder.join("customers.csv"))?;
-        let manifest = "[server]\nname = \"shop\"\n\n[sources.customers]\npath = \"customers.csv\"\n";
-        std::fs::write(folder.join("spile.toml"), manifest)?;
         Ok(std::fs::write(folder.join("tools/lookup_customer.ts"), include_str!("peer_tool.ts"))?)
     }
 

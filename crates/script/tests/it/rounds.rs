@@ -440,7 +440,7 @@ async fn a_question_at_a_url_is_asked_in_both_eras() {
         let client = PipeClient::new(&app);
         let result = client.call("t", "{}", |_| json!({ "action": action })).await;
         assert_eq!(result["content"][0]["text"], expected, "{result}");
-        let requests = client.requests.lock().expect("no panic before");
+        let requests = std::mem::take(&mut *client.requests.lock().expect("no panic before"));
         assert_eq!((requests.len(), &requests[0]["method"]), (1, &json!("elicitation/create")));
         check(&requests[0]["params"]);
         let rounds = call_stateless(

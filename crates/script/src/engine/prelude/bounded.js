@@ -62,7 +62,8 @@ const linearLastIndexOf = (text, needle, limit) => {
   }
   return -1;
 };
-const nativeIndexOf = uncurry(String.prototype.indexOf);
+const nativeIndexOf = uncurry(String.prototype.indexOf),
+  lowerCase = uncurry(String.prototype.toLowerCase);
 const isShortSearch = (text, needle) => {
   countWork(text.length, needle.length < 32 ? 0.25 : 4);
   return needle.length < 32 || text.length * needle.length <= SEARCH_STEPS_MAX;

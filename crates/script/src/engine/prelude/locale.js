@@ -44,8 +44,7 @@ defineProperty(globalThis, "Intl", {
 const PUNCTUATION = "\t\n\r _-,;:!?.'\"()[]{}@*/\\&#%`^+<=>|~$";
 // Not the multiplication and division signs, and not `ĳ ŀ ŉ ſ`, which are other characters in another form.
 const isLatin = /^[\t\n\r\u0020-\u007e\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u0131\u0134-\u013e\u0141-\u0148\u014a-\u017e]*$/;
-const normalize = uncurry(String.prototype.normalize),
-  lowerCase = uncurry(String.prototype.toLowerCase);
+const normalize = uncurry(String.prototype.normalize);
 // Accents in their order, the stroke of `ø` and `đ` among them as a slash.
 const ACCENTS = "\u0301\u0300\u0306\u0302\u030c\u030a\u0308\u030b\u0303\u0307/\u0327\u0328\u0304+";
 // Letters that are others with an accent, `+` being more than any; or that follow another.
