@@ -159,6 +159,12 @@ const WORK_IN_BUILT_INS: &[(&str, &str)] = &[
     ("deep to write", "let a = []; for (let i = 0; i < 1e5; i++) a = [a]; JSON.stringify(a);"),
     ("long list", "Array.from({ length: 1e9 });"),
     ("padding", "for (;;) 'x'.padStart(3e7, 'ab');"),
+    ("normalized again and again", "const t = 'a\\u0301'.repeat(3e4); for (;;) t.normalize('NFD');"),
+    ("parsed again and again", "const t = JSON.stringify(Array(3e4).fill(1)); for (;;) JSON.parse(t);"),
+    (
+        "big integers by another name",
+        "const n = globalThis['Big' + 'Int']('9'.repeat(5000)); for (;;) n * n;",
+    ),
 ];
 
 #[tokio::test]
