@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -56,12 +57,26 @@ fn build(profdata: Option<&Path>) -> Result<()> {
     }
     let mut cargo = sh::cargo();
     cargo.args(["build", "--profile", "dist", "-p", "spile"]).env("RUSTFLAGS", flags.join(" "));
+    // What an earlier build left is not built again.
+    let starts_clean = !target.join("dist/deps").exists();
+    let start = Instant::now();
     sh::run(&mut cargo)?;
+    let took = build_time(start.elapsed().as_secs(), starts_clean);
     let binary = target.join("dist/spile");
     let bytes = std::fs::metadata(&binary).with_context(|| format!("`{}`", binary.display()))?.len();
     let how = if profile.is_some() { "profile-guided" } else { "without a profile" };
-    println!("{}: {:.1} MB, {how}", binary.display(), bytes as f64 / 1e6);
+    println!("{}: {:.1} MB, {how}, {took}", binary.display(), bytes as f64 / 1e6);
     Ok(())
+}
+
+/// How long the build of the binary took, without that of an instrumented one.
+fn build_time(seconds: u64, starts_clean: bool) -> String {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let from = match starts_clean {
+        true => "from nothing",
+        false => "with what `target/dist` had; remove it to measure a clean build",
+    };
+    format!("built in {} min {} s on {cores} cores {from}", seconds / 60, seconds % 60)
 }
 
 /// Builds an instrumented binary, lets it serve the requests of the bench, and merges what it recorded.

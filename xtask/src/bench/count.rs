@@ -67,7 +67,7 @@ const fn shipped_row(peer: Peer) -> CountRow {
     CountRow { build: Build::Shipped, ..call_row(peer) }
 }
 
-pub const ROWS: [CountRow; 18] = [
+pub const ROWS: [CountRow; 19] = [
     call_row(Peer::Floor),
     row(Peer::Floor, Protocol::J25, Operation::Call),
     row(Peer::Floor, Protocol::S25, Operation::Call),
@@ -78,6 +78,7 @@ pub const ROWS: [CountRow; 18] = [
     row(Peer::Spile, Protocol::M26, Operation::List),
     CountRow { tools: Some("1000"), ..call_row(Peer::Spile) },
     call_row(Peer::SpileCsv),
+    call_row(Peer::SpileCsvBesideCode),
     call_row(Peer::SpileSqlite),
     call_row(Peer::SpileCode),
     shipped_row(Peer::SpileCsv),

@@ -43,6 +43,11 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         let thousand = instructions("count spile m26 call, 1000 tools")?;
         Some((thousand / ten - 1.0).abs() * 100.0)
     };
+    let beside_code = || {
+        let alone = instructions("count spile csv m26 call")?;
+        let beside = instructions("count spile csv+code m26 call")?;
+        Some((beside / alone - 1.0).abs() * 100.0)
+    };
     let gate = |name, bound, unit, value| Gate { name, bound, value, unit };
     vec![
         gate("call m26, CPU over the floor", AtMost(1.0), "x", over_floor("http spile m26 call")),
@@ -141,6 +146,8 @@ pub fn evaluate(report: &Report) -> Vec<Gate> {
         ),
         gate("call m26, locked operations on shared lines", AtMost(12.0), "", shared("count spile m26 call")),
         gate("call s25, locked operations on shared lines", AtMost(12.0), "", shared("count spile s25 call")),
+        // The engine is in the binary in both cases, but only one of them has set it up (ADR 0400).
+        gate("call of a CSV row beside code, instructions", AtMost(2.0), " % apart", beside_code()),
         gate("call with 1,000 tools against ten, instructions", AtMost(2.0), " % apart", more_tools()),
     ]
 }

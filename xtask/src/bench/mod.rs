@@ -20,6 +20,7 @@ mod large;
 mod locked;
 mod machine;
 mod memory;
+mod neighbours;
 mod peers;
 mod reload;
 mod report;
@@ -53,6 +54,7 @@ cargo xtask bench large [--quick]
 cargo xtask bench gateway [--quick]
 cargo xtask bench databases [--quick]
 cargo xtask bench cores [--quick]
+cargo xtask bench neighbours [--quick]
 
   (nothing)    CPU, instructions, allocations and locked operations per request: rows in memory, of
                a CSV file and of a SQLite database
@@ -67,6 +69,8 @@ cargo xtask bench cores [--quick]
   databases    keyed reads and lists of 10,000 rows over HTTP from PostgreSQL and SQLite, CPU time against
                MCP Toolbox and a bare program on hyper and tokio-postgres
   cores        a worker for each core: CPU per call against one worker, with calls in memory and in sessions
+  neighbours   latency of calls while another tool of the server is hostile, in process and in processes of its own,
+               against the same without
   large        a CSV file of 1 GB (quick: 50 MB) that is not held in memory: time and peak memory
 
   --quick      fewer rounds and requests; good for a look, too coarse for a claim
@@ -105,6 +109,7 @@ pub fn run(args: &[String]) -> anyhow::Result<()> {
             "gateway" => return gateway::run(parse_quick(rest)?),
             "databases" => return databases::run(parse_quick(rest)?),
             "cores" => return cores::run(parse_quick(rest)?),
+            "neighbours" => return neighbours::run(parse_quick(rest)?),
             _ => {}
         }
     }

@@ -33,6 +33,8 @@ pub enum Peer {
     Spile,
     /// The product itself on a CSV file, with no manifest.
     SpileCsv,
+    /// The same beside a tool in TypeScript.
+    SpileCsvBesideCode,
     /// The product itself on a SQLite database, with no manifest.
     SpileSqlite,
     /// The product itself on a folder with a tool in TypeScript.
@@ -57,6 +59,7 @@ impl Peer {
             Peer::RawFloor => "raw-floor",
             Peer::Spile => "spile",
             Peer::SpileCsv => "spile csv",
+            Peer::SpileCsvBesideCode => "spile csv+code",
             Peer::SpileSqlite => "spile sqlite",
             Peer::SpileCode => "spile code",
             Peer::TypescriptSdk => "ts-sdk",
@@ -81,14 +84,14 @@ impl Peer {
     /// The tool that looks up a customer.
     pub fn tool(self) -> &'static str {
         match self {
-            Peer::SpileCsv | Peer::SpileSqlite => "get_customers",
+            Peer::SpileCsv | Peer::SpileCsvBesideCode | Peer::SpileSqlite => "get_customers",
             _ => "lookup_customer",
         }
     }
 
     /// Whether the peer is the `spile` binary.
     fn is_product(self) -> bool {
-        matches!(self, Peer::SpileCsv | Peer::SpileSqlite | Peer::SpileCode)
+        matches!(self, Peer::SpileCsv | Peer::SpileCsvBesideCode | Peer::SpileSqlite | Peer::SpileCode)
     }
 
     fn is_bench_peer(self) -> bool {
@@ -98,7 +101,7 @@ impl Peer {
     /// The file it serves, if it serves one.
     fn data_file(self) -> Option<&'static str> {
         match self {
-            Peer::SpileCsv | Peer::RmcpCsv => Some("customers.csv"),
+            Peer::SpileCsv | Peer::SpileCsvBesideCode | Peer::RmcpCsv => Some("customers.csv"),
             Peer::SpileSqlite | Peer::RmcpSqlite => Some("customers.db"),
             Peer::Floor
             | Peer::RawFloor
@@ -120,6 +123,10 @@ impl Peer {
             Peer::RawFloor => vec![program("peer-raw-floor")],
             Peer::Spile => vec![program("fixture"), "bench".into()],
             Peer::SpileCsv | Peer::SpileSqlite => vec![program("spile"), "serve".into(), file],
+            Peer::SpileCsvBesideCode => {
+                let folder = binaries.data.join(DATA_AND_CODE_FOLDER);
+                vec![program("spile"), "serve".into(), folder, "--no-page".into()]
+            }
             Peer::SpileCode => {
                 vec![program("spile"), "serve".into(), binaries.data.join(CODE_FOLDER), "--no-page".into()]
             }
@@ -142,6 +149,7 @@ impl Peer {
             | Peer::RawFloor
             | Peer::Spile
             | Peer::SpileCsv
+            | Peer::SpileCsvBesideCode
             | Peer::SpileSqlite
             | Peer::SpileCode
             | Peer::TypescriptSdk
@@ -158,6 +166,7 @@ impl Peer {
             Peer::RawFloor
             | Peer::Spile
             | Peer::SpileCsv
+            | Peer::SpileCsvBesideCode
             | Peer::SpileSqlite
             | Peer::SpileCode
             | Peer::TypescriptSdk
@@ -174,6 +183,8 @@ const FLOOR_SESSION: &str =
 /// The folder with the tool in TypeScript, and the servers with the same tool on the TypeScript SDKs: each in a folder of its
 /// own, because Node looks for packages beside the file that imports them.
 const CODE_FOLDER: &str = "code";
+/// The folder with the same tool beside a CSV file.
+const DATA_AND_CODE_FOLDER: &str = "data-and-code";
 const TYPESCRIPT_SERVER: &str = "typescript-1/server.mjs";
 const TYPESCRIPT_2_SERVER: &str = "typescript-2/server.mjs";
 
@@ -225,6 +236,9 @@ impl Binaries {
         if needs_data {
             binaries.make_data(&["customers", &binaries.data.path().display().to_string()])?;
         }
+        if peers.contains(&Peer::SpileCsvBesideCode) {
+            binaries.write_data_and_code_folder()?;
+        }
         Ok(binaries)
     }
 
@@ -244,6 +258,14 @@ impl Binaries {
         let tools = self.data.path().join(CODE_FOLDER).join("tools");
         std::fs::create_dir_all(&tools)?;
         Ok(std::fs::write(tools.join("lookup_customer.ts"), include_str!("peer_tool.ts"))?)
+    }
+
+    /// A folder with the tool in TypeScript and the data beside it.
+    fn write_data_and_code_folder(&self) -> anyhow::Result<()> {
+        let folder = self.data.path().join(DATA_AND_CODE_FOLDER);
+        std::fs::create_dir_all(folder.join("tools"))?;
+        std::fs::copy(self.data.path().join("customers.csv"), folder.join("customers.csv"))?;
+        Ok(std::fs::write(folder.join("tools/lookup_customer.ts"), include_str!("peer_tool.ts"))?)
     }
 
     /// A server for Node, beside the packages that it imports.

@@ -222,11 +222,19 @@ impl Bundle {
         self.resources.iter().flatten()
     }
 
-    /// What keeps the rest from being served.
+    /// What keeps the rest from being served. A file that several of them need is named once.
     pub fn errors(&self) -> impl Iterator<Item = &Diagnostic> {
         let tools = self.tools.iter().filter_map(|one| one.as_ref().err());
         let prompts = self.prompts.iter().filter_map(|one| one.as_ref().err());
-        tools.chain(prompts).chain(self.resources.iter().filter_map(|one| one.as_ref().err()))
+        let all = tools.chain(prompts).chain(self.resources.iter().filter_map(|one| one.as_ref().err()));
+        let mut seen: Vec<&Diagnostic> = Vec::new();
+        all.filter(move |one| {
+            let is_new = !seen.contains(one);
+            if is_new {
+                seen.push(one);
+            }
+            is_new
+        })
     }
 
     /// Whether any code looks at the request: a context function, or `ctx.request`.
@@ -289,7 +297,7 @@ impl Builder<'_> {
             return Ok(same.clone());
         }
         let described = self.describe(&program, HandlerKind::Tool)?;
-        let declared = schema::declare_tool(&entry.name, &program, &described, &self.graph)?;
+        let declared = schema::declare_tool(&entry.name, &program, &described, &self.graph, self.warnings)?;
         if program.may_detach && declared.definition.task_support == spile_core::TaskSupport::Forbidden {
             let message = "`ctx.detach` has no effect: the tool never becomes a task";
             let help = "add `task: \"optional\"` or `task: \"required\"` to its metadata";
@@ -315,7 +323,7 @@ impl Builder<'_> {
             return Ok(same.clone());
         }
         let described = self.describe(&program, HandlerKind::Prompt)?;
-        let declared = schema::declare_prompt(&entry.name, &program, &described, &self.graph)?;
+        let declared = schema::declare_prompt(&entry.name, &program, &described, &self.graph, self.warnings)?;
         let handler = Handler::plain(HandlerKind::Prompt, entry, program, declared.handler_offset);
         let schema::DeclaredPrompt { definition, input, completions, type_files, .. } = declared;
         let handler = Handler { type_files, ..handler };
@@ -340,7 +348,7 @@ impl Builder<'_> {
     fn program(&mut self, entry: &Entry) -> Result<Arc<Program>, Diagnostic> {
         let context = match &self.context {
             Some(Ok(file)) => Some(*file),
-            Some(Err(broken)) => return Err((**broken).clone()),
+            Some(Err(broken)) => return Err(of_context((**broken).clone())),
             None => None,
         };
         self.graph.add(&entry.file).map_err(|diagnostic| *diagnostic)?;
@@ -348,6 +356,7 @@ impl Builder<'_> {
         let modules = self.graph.reachable(&[&entry.file, context.unwrap_or(&entry.file)]);
         for unit in modules.values() {
             lint::check(&unit.module, self.warnings);
+            lint::check_package_locale(&unit.module, entry, self.warnings);
             if !allows_eval {
                 lint::check_package(&unit.module, entry, self.warnings);
             }
@@ -361,7 +370,11 @@ impl Builder<'_> {
         kind: HandlerKind,
     ) -> Result<crate::engine::Described, Diagnostic> {
         let BundleOptions { limits, engine_limits, isolation, .. } = self.options;
-        crate::engine::describe(program, kind, engine_limits, isolation, limits.load_wall_ms)
+        let described = crate::engine::describe(program, kind, engine_limits, isolation, limits.load_wall_ms);
+        described.map_err(|diagnostic| match program.context() {
+            Some(context) if diagnostic.file == context => of_context(diagnostic),
+            _ => diagnostic,
+        })
     }
 
     /// Whether an earlier build made the handler from the same files.
@@ -377,4 +390,11 @@ impl Builder<'_> {
 fn context_file(root: &Path) -> Option<&'static str> {
     let files = ["src/context.ts", "context.ts", "src/context.js", "context.js"];
     files.into_iter().find(|file| root.join(file).is_file())
+}
+
+/// A problem of the context file. Its function may refuse a call, so nothing runs without it.
+fn of_context(diagnostic: Diagnostic) -> Diagnostic {
+    let Diagnostic { message, .. } = &diagnostic;
+    let message = format!("{message}; no tool, prompt or resource with code is served without the context");
+    Diagnostic { message, ..diagnostic }
 }

@@ -5,9 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use oxc::allocator::{Allocator, TakeIn, Vec as ArenaVec};
-use oxc::ast::ast::{
-    BigIntLiteral, BindingProperty, Expression, IdentifierReference, MemberExpression, NewExpression,
-};
+use oxc::ast::ast::{BigIntLiteral, BindingProperty, Expression, MemberExpression, NewExpression};
 use oxc::ast::builder::AstBuilder;
 use oxc::ast_visit::{Visit, VisitMut, walk, walk_mut};
 use oxc::codegen::{Codegen, CodegenOptions};
@@ -57,8 +55,8 @@ pub(crate) struct Module {
     pub(crate) may_keep_state: bool,
     /// State that its top level does not show. Of files of the author only.
     pub(crate) hidden_state: HiddenState,
-    /// Whether it uses big integers, whose operators cannot be interrupted.
-    pub(crate) uses_big_integers: bool,
+    /// Whether its text has big integers, whose operators cannot be interrupted.
+    pub(crate) has_big_integers: bool,
 }
 
 /// A specifier that the module imports or requires.
@@ -88,7 +86,7 @@ impl Module {
             reads_request: false,
             may_keep_state: false,
             hidden_state: HiddenState::default(),
-            uses_big_integers: false,
+            has_big_integers: false,
         };
         if id.ends_with(".json") {
             module.kind = ModuleKind::Json;
@@ -175,7 +173,7 @@ impl Module {
         self.may_keep_state = may_keep_state(&parsed.program);
         let mut scan = BigIntegerScan::default();
         scan.visit_program(&parsed.program);
-        self.uses_big_integers = scan.found;
+        self.has_big_integers = scan.found;
         let record = &parsed.module_record;
         for (specifier, requests) in &record.requested_modules {
             let offset = requests.first().map_or(0, |request| request.span.start as usize);
@@ -256,7 +254,7 @@ impl<'a> Visit<'a> for MemberScan {
     }
 }
 
-/// Finds `1n` and `BigInt`.
+/// Finds `1n`. The prelude notices everything else that makes a big integer.
 #[derive(Default)]
 struct BigIntegerScan {
     found: bool,
@@ -265,10 +263,6 @@ struct BigIntegerScan {
 impl<'a> Visit<'a> for BigIntegerScan {
     fn visit_big_int_literal(&mut self, _: &BigIntLiteral<'a>) {
         self.found = true;
-    }
-
-    fn visit_identifier_reference(&mut self, identifier: &IdentifierReference<'a>) {
-        self.found |= matches!(identifier.name.as_str(), "BigInt" | "BigInt64Array" | "BigUint64Array");
     }
 }
 

@@ -96,8 +96,9 @@ impl Program {
         let links = own.map(|(id, unit)| (id.clone(), unit.links.clone())).collect();
         let code = Arc::new(ProgramCode { entry, context, hash, allows_eval, modules, links });
         let shows_state = files.values().any(|unit| unit.module.may_keep_state && unit.is_own());
-        let uses_big_integers = files.values().any(|unit| unit.module.uses_big_integers);
-        let pace = Arc::new(Pace::new(!shows_state && !uses_big_integers));
+        let has_big_integers = files.values().any(|unit| unit.module.has_big_integers);
+        // Code from text may have them, too.
+        let pace = Arc::new(Pace::new(!shows_state && !has_big_integers && !allows_eval));
         let may_keep_state = shows_state || may_hide_state(&files);
         let has_asked = AtomicBool::new(false);
         Ok(Self { code, pace, may_ask, has_asked, may_keep_state, may_detach, reads_request, files })

@@ -1,7 +1,7 @@
 //! The processor time of one call on its thread.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -12,8 +12,8 @@ pub(super) struct CpuMeter {
     slice_start: Cell<Option<Duration>>,
     limit: Cell<Duration>,
     is_exceeded: Cell<bool>,
-    /// How often the interpreter may still ask, where that is counted instead of time.
-    polls_left: Cell<Option<u32>>,
+    /// How often the interpreter may still ask, and until when, where that is counted instead of processor time.
+    polls_left: Cell<Option<(u32, Instant)>>,
 }
 
 pub(super) fn thread_cpu_time() -> Duration {
@@ -73,10 +73,10 @@ impl CpuMeter {
         self.polls_left.set(None);
     }
 
-    /// Counts how often the interpreter asks, and reads no clock.
-    pub(super) fn reset_to_polls(&self, polls_max: u32) {
+    /// Counts how often the interpreter asks, and reads a clock only then: what it did before may have taken long.
+    pub(super) fn reset_to_polls(&self, polls_max: u32, deadline: Instant) {
         self.reset(Duration::ZERO);
-        self.polls_left.set(Some(polls_max));
+        self.polls_left.set(Some((polls_max, deadline)));
     }
 
     pub(super) fn counts_polls(&self) -> bool {
@@ -97,9 +97,9 @@ impl CpuMeter {
 
     /// Asked by the interpreter every few thousand steps. Once exceeded, it stays so.
     pub(super) fn must_stop(&self) -> bool {
-        if let Some(left) = self.polls_left.get() {
-            self.polls_left.set(Some(left.saturating_sub(1)));
-            self.is_exceeded.set(self.is_exceeded.get() || left == 0);
+        if let Some((left, deadline)) = self.polls_left.get() {
+            self.polls_left.set(Some((left.saturating_sub(1), deadline)));
+            self.is_exceeded.set(self.is_exceeded.get() || left == 0 || Instant::now() > deadline);
             return self.is_exceeded.get();
         }
         let Some(start) = self.slice_start.get() else { return false };
@@ -120,13 +120,28 @@ impl CpuMeter {
     }
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
     use std::sync::mpsc::sync_channel;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
+    use super::CpuMeter;
+    #[cfg(target_os = "linux")]
     use super::{CpuClock, thread_cpu_time};
 
+    #[test]
+    fn counted_polls_end_after_their_number_or_their_deadline() {
+        let meter = CpuMeter::default();
+        meter.reset_to_polls(1, Instant::now() + Duration::from_secs(600));
+        assert_eq!([meter.must_stop(), meter.must_stop(), meter.is_exceeded()], [false, true, true]);
+        let deadline = Instant::now();
+        while Instant::now() <= deadline {}
+        meter.reset_to_polls(1000, deadline);
+        assert!(meter.must_stop() && meter.is_exceeded());
+    }
+
+    #[cfg(target_os = "linux")]
     #[test]
     fn the_time_of_another_thread_is_what_it_worked() {
         let (clocks, received) = sync_channel(2);

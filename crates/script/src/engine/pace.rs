@@ -7,7 +7,7 @@ use super::EngineLimits;
 
 /// A quick call may hold the thread of its connection for this long. The wall clock says so first, then the thread's
 /// processor time: a busy machine is not the program's fault.
-const HELD_MAX: Duration = Duration::from_millis(10);
+pub(super) const HELD_MAX: Duration = Duration::from_millis(10);
 /// How many calls are measured after one that seemed long.
 const SUSPECTED_CALLS: u32 = 1000;
 /// Every call that was not quick after all makes the next trial longer by this factor.
@@ -20,8 +20,8 @@ pub(crate) struct Pace {
     quick_calls: AtomicU32,
     /// How many of them it takes.
     quick_calls_min: AtomicU32,
-    /// Whether a context for it is loaded in a moment.
-    loads_quickly: AtomicBool,
+    /// Whether a context for it is loaded in a moment, and has nothing that cannot be interrupted.
+    may_load: AtomicBool,
     suspected_calls: AtomicU32,
 }
 
@@ -31,7 +31,7 @@ impl Pace {
         Self {
             quick_calls: AtomicU32::new(0),
             quick_calls_min: AtomicU32::new(if may_be_quick { 1 } else { u32::MAX }),
-            loads_quickly: AtomicBool::new(false),
+            may_load: AtomicBool::new(false),
             suspected_calls: AtomicU32::new(0),
         }
     }
@@ -39,12 +39,13 @@ impl Pace {
     /// Whether its next call is likely to end at once. `quick_calls_min` multiplies the length of a trial.
     pub(crate) fn is_quick(&self, quick_calls_min: u32) -> bool {
         let min = self.quick_calls_min.load(Relaxed).saturating_mul(quick_calls_min);
-        min != u32::MAX && self.quick_calls.load(Relaxed) >= min && self.loads_quickly.load(Relaxed)
+        min != u32::MAX && self.quick_calls.load(Relaxed) >= min && self.may_load.load(Relaxed)
     }
 
-    /// A context was loaded, in this processor time.
-    pub(super) fn loaded(&self, took: Duration, limits: &EngineLimits) {
-        self.loads_quickly.store(took <= Duration::from_millis(limits.quick_load_ms_max), Relaxed);
+    /// A context was loaded, in this processor time. Big integers of its modules cannot be kept from its calls.
+    pub(super) fn loaded(&self, took: Duration, has_big_integers: bool, limits: &EngineLimits) {
+        let is_short = took <= Duration::from_millis(limits.quick_load_ms_max);
+        self.may_load.store(is_short && !has_big_integers, Relaxed);
     }
 
     /// A call ran on a script thread, for this processor time.
@@ -93,7 +94,7 @@ mod tests {
 
     fn after_trial(calls: u32) -> Pace {
         let pace = Pace::new(true);
-        pace.loaded(SHORT, &EngineLimits::default());
+        pace.loaded(SHORT, false, &EngineLimits::default());
         try_calls(&pace, calls);
         pace
     }
@@ -118,11 +119,13 @@ mod tests {
     #[test]
     fn a_program_that_cannot_be_interrupted_or_loads_slowly_is_never_quick() {
         let pace = Pace::new(false);
-        pace.loaded(SHORT, &EngineLimits::default());
+        pace.loaded(SHORT, false, &EngineLimits::default());
         try_calls(&pace, 1000);
         assert!(!pace.is_quick(MIN) && !pace.is_quick(1));
         let pace = after_trial(1000);
-        pace.loaded(LONG, &EngineLimits::default());
+        pace.loaded(LONG, false, &EngineLimits::default());
+        assert!(!pace.is_quick(MIN));
+        pace.loaded(SHORT, true, &EngineLimits::default());
         assert!(!pace.is_quick(MIN));
         assert!(!after_trial(1000).is_quick(u32::MAX), "switched off");
     }

@@ -43,7 +43,7 @@ pub(super) fn run(
     };
     let cpu_before = pace.is_suspected().then(thread_cpu_time);
     let before = Instant::now();
-    let step = sandbox.run_quickly(call);
+    let step = sandbox.run_quickly(call, before);
     let wall = before.elapsed();
     let Some(step) = step else {
         pace.was_slow();
@@ -77,7 +77,10 @@ fn load(
     let never = Arc::new(AtomicBool::new(false));
     // Its modules were loaded on a script thread before; if they fail now, that is the place to say so.
     let mut sandbox = Sandbox::new(program, limits, call.platform.now_ms(), &never).ok()?;
-    pace.loaded(sandbox.loaded_in, limits);
+    pace.loaded(sandbox.loaded_in, sandbox.has_big_integers, limits);
+    if sandbox.has_big_integers {
+        return None;
+    }
     sandbox.owner = Some(owner.to_owner());
     Some(sandbox)
 }

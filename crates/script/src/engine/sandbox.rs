@@ -5,7 +5,7 @@ mod host_functions;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rquickjs::context::EvalOptions;
 use rquickjs::context::intrinsic::{
@@ -22,6 +22,7 @@ use rquickjs::{
 use spile_core::{ClientCapabilities, Platform};
 
 use self::host_functions::{CallState, Replay, Shared, host_object};
+use super::pace::HELD_MAX;
 use super::prelude;
 use super::random::CallRandom;
 use super::{End, EngineLimits, Limit, ProgramCode, Start, StateOwner, Step, Thrown, Values};
@@ -69,6 +70,8 @@ pub(super) struct Sandbox {
     pub(super) owner: Option<StateOwner>,
     /// The processor time of loading it.
     pub(super) loaded_in: Duration,
+    /// Whether its modules may have big integers.
+    pub(super) has_big_integers: bool,
 }
 
 struct EntryPoints {
@@ -150,9 +153,11 @@ impl Sandbox {
             program: program.clone(),
             owner: None,
             loaded_in: Duration::ZERO,
+            has_big_integers: false,
         };
         sandbox.load()?;
         sandbox.loaded_in = sandbox.cpu_used();
+        sandbox.has_big_integers = sandbox.shared.uses_big_integers.get();
         Ok(sandbox)
     }
 
@@ -270,9 +275,9 @@ impl Sandbox {
 
     /// Runs a call that is likely to end at once. `None` if it does not, or works for too long: then it must start over
     /// elsewhere, and this context with what the call did to it must be dropped.
-    pub(super) fn run_quickly(&mut self, call: &QuickCall<'_>) -> Option<Step> {
+    pub(super) fn run_quickly(&mut self, call: &QuickCall<'_>, begin: Instant) -> Option<Step> {
         let shared = &self.shared;
-        shared.meter.reset_to_polls(QUICK_POLLS_MAX);
+        shared.meter.reset_to_polls(QUICK_POLLS_MAX, begin + HELD_MAX);
         shared.must_leave.set(false);
         let now_ms = call.platform.now_ms();
         self.begin(
@@ -472,4 +477,50 @@ fn thrown_of(error: &CaughtError<'_>) -> Box<Thrown> {
             Thrown { class: "Error".into(), message: error.to_string(), ..Thrown::default() }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::engine::Pace;
+    use crate::journal::EffectJournal;
+
+    #[test]
+    fn a_cancelled_call_runs_its_abort_listeners() {
+        let code = "export default async (args, ctx) => {
+            ctx.signal.addEventListener('abort', () => ctx.log('info', `${ctx.signal.reason.name} ${ctx.signal.aborted}`));
+            ctx.log('info', `${ctx.signal.aborted}`);
+            await ctx.sleep(60000);
+        };";
+        let id = || "t.js".to_owned();
+        let program = Arc::new(ProgramCode {
+            entry: id(),
+            context: None,
+            hash: [1; 32],
+            allows_eval: false,
+            modules: [(id(), Arc::from(code))].into(),
+            links: [(id(), BTreeMap::new())].into(),
+        });
+        let sandbox = Sandbox::new(&program, &EngineLimits::default(), 0, &Arc::default());
+        let mut sandbox = sandbox.unwrap_or_else(|error| panic!("{error:?}"));
+        let step = sandbox.start(&Start {
+            program,
+            owner: StateOwner::Anonymous,
+            begins_fresh: true,
+            is_nested: false,
+            arguments: "{}".into(),
+            request: "{}".into(),
+            journal: Arc::new(EffectJournal::new([1; 32], 0, [0; 32], String::new())),
+            values: Arc::default(),
+            pace: Arc::new(Pace::new(true)),
+            capabilities: ClientCapabilities::default(),
+        });
+        let said = |step: &Step| step.signals.iter().map(|one| one.arguments.clone()).collect::<String>();
+        assert!(step.end.is_none() && said(&step).contains("false"), "{step:?}");
+        sandbox.cancel();
+        let step = sandbox.take_step();
+        assert!(said(&step).contains("AbortError true"), "{step:?}");
+    }
 }

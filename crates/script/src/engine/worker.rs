@@ -104,7 +104,7 @@ impl Worker {
             None => Sandbox::new(&start.program, &self.limits, start.journal.started_ms, &self.stop)?,
         };
         // Also of a context that was kept: a reload of the same code knows nothing of it.
-        start.pace.loaded(sandbox.loaded_in, &self.limits);
+        start.pace.loaded(sandbox.loaded_in, sandbox.has_big_integers, &self.limits);
         sandbox.owner = Some(start.owner.clone());
         Ok(sandbox)
     }

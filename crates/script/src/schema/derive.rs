@@ -6,15 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use json::Json;
 use oxc::allocator::Allocator;
 use oxc::ast::ast::{
-    Declaration, ExportDefaultDeclarationKind, Expression, FormalParameters, ImportDeclarationSpecifier,
-    Program, Statement, TSEnumDeclaration, TSInterfaceDeclaration, TSLiteral, TSSignature, TSType,
-    TSTypeAliasDeclaration, TSTypeName, TSTypeOperatorOperator, TSTypeReference,
+    Declaration, ExportDefaultDeclarationKind, ExportSpecifier, Expression, FormalParameters,
+    ImportDeclarationSpecifier, Program, Statement, TSEnumDeclaration, TSInterfaceDeclaration, TSLiteral,
+    TSSignature, TSType, TSTypeAliasDeclaration, TSTypeName, TSTypeOperatorOperator, TSTypeReference,
 };
 use oxc::parser::Parser;
 use oxc::span::{GetSpan, SourceType};
 
 use super::exports::doc_comment;
-use super::json_schema::{ObjectType, Schema, literal_text, number_text, unite};
+use super::json_schema::{ObjectType, Schema, literal_text, number_text, one_of, type_of_literal, unite};
 use super::{TypeFile, TypeFiles};
 use crate::diagnostic::Diagnostic;
 
@@ -29,19 +29,29 @@ pub(super) fn input_schema(
     let Ok(source_type) = SourceType::from_path(file) else { return Ok(any_object()) };
     let arena = Allocator::default();
     let program: &Program<'_> = arena.alloc(Parser::new(&arena, source, source_type).parse().program);
-    let Some(parameters) = handler_parameters(program) else { return Ok(any_object()) };
-    let Some(parameter) = parameters.items.first() else {
-        let none = Schema::new().with_text("type", "object").with("properties", Schema::new().to_json());
-        return Ok((none.with_bool("additionalProperties", false).to_json(), Vec::new()));
-    };
-    let Some(annotation) = &parameter.type_annotation else { return Ok(any_object()) };
+    // JavaScript has no types, and what it does not show is no mistake.
+    let is_typed = source_type.is_typescript();
     let mut types = Types::new(&arena, files, Scope::new(file, source, program));
-    let schema = types.of(&annotation.type_annotation, 0)?;
+    let Some(handler) = default_export(program) else { return Ok(any_object()) };
+    let parameter = match types.first_parameter(program, handler, 0) {
+        Ok(parameter) => parameter,
+        Err(_) if !is_typed => return Ok(any_object()),
+        Err(diagnostic) => return Err(diagnostic),
+    };
+    let annotation = match parameter {
+        FirstParameter::Missing => {
+            let none = Schema::new().with_text("type", "object").with("properties", Schema::new().to_json());
+            return Ok((none.with_bool("additionalProperties", false).to_json(), Vec::new()));
+        }
+        FirstParameter::Untyped => return Ok(any_object()),
+        FirstParameter::Typed(annotation) => annotation,
+    };
+    let schema = types.of(annotation, 0)?;
     // `any` and `unknown` say nothing about the arguments.
     let schema = if schema.members.is_empty() { schema.with_text("type", "object") } else { schema };
     let schema = types.finish(schema);
     if schema.get("type") != Some("\"object\"") {
-        let start = annotation.type_annotation.span().start;
+        let start = annotation.span().start;
         return Err(
             types.refuse(start, "the first parameter must be an object: clients send named arguments")
         );
@@ -269,7 +279,11 @@ impl<'a> Types<'a> {
                 schema
             }
             TSType::TSLiteralType(literal) => match literal_text(&literal.literal) {
-                Some(text) => Schema { members: vec![("const".into(), text)] },
+                Some(text) => {
+                    let mut schema = typed(type_of_literal(&text));
+                    schema.set("const", text);
+                    schema
+                }
                 None => return Err(self.refuse(literal.span.start, "this literal is not JSON")),
             },
             TSType::TSTypeLiteral(_) | TSType::TSIntersectionType(_) => self.object(kind, depth)?.to_schema(),
@@ -385,7 +399,7 @@ impl<'a> Types<'a> {
                 _ => return Err(self.refuse(member.span.start, "members of an enum need literal values")),
             });
         }
-        Ok(Schema::new().with_list("enum", values))
+        Ok(one_of(values))
     }
 
     /// A type whose members are needed one by one.
@@ -577,42 +591,186 @@ fn define<'a>(definitions: &mut BTreeMap<&'a str, Definition<'a>>, declaration: 
     }
 }
 
-/// The parameters of the default export, if it is written as a function here.
-fn handler_parameters<'a>(program: &'a Program<'a>) -> Option<&'a FormalParameters<'a>> {
-    let exported = program.body.iter().find_map(|statement| match statement {
-        Statement::ExportDefaultDeclaration(export) => Some(&export.declaration),
-        _ => None,
-    })?;
-    match exported {
-        ExportDefaultDeclarationKind::FunctionDeclaration(function) => Some(&function.params),
-        kind => match kind.as_expression()? {
-            Expression::Identifier(name) => named_function(program, name.name.as_str()),
-            expression => function_parameters(expression),
-        },
-    }
+/// What the file exports as its default.
+#[derive(Clone, Copy)]
+enum Handler<'a> {
+    Function(&'a FormalParameters<'a>),
+    Expression(&'a Expression<'a>),
+    /// Something of this file, by its name.
+    Named {
+        name: &'a str,
+        start: u32,
+    },
+    /// `export { default } from "…"`.
+    Elsewhere {
+        start: u32,
+    },
 }
 
-/// `const handler = …; export default handler;`
-fn named_function<'a>(program: &'a Program<'a>, name: &str) -> Option<&'a FormalParameters<'a>> {
-    program.body.iter().find_map(|statement| match statement.as_declaration()? {
-        Declaration::FunctionDeclaration(function)
-            if function.id.as_ref().is_some_and(|id| id.name == name) =>
-        {
-            Some(&*function.params)
-        }
-        Declaration::VariableDeclaration(variables) => variables.declarations.iter().find_map(|variable| {
-            let is_named = variable.id.get_identifier_name().is_some_and(|own| own == name);
-            variable.init.as_ref().filter(|_| is_named).and_then(function_parameters)
+#[derive(Clone, Copy)]
+enum FirstParameter<'a> {
+    /// The handler takes no arguments.
+    Missing,
+    Untyped,
+    Typed(&'a TSType<'a>),
+}
+
+fn default_export<'a>(program: &'a Program<'a>) -> Option<Handler<'a>> {
+    program.body.iter().find_map(|statement| match statement {
+        Statement::ExportDefaultDeclaration(export) => Some(match &export.declaration {
+            ExportDefaultDeclarationKind::FunctionDeclaration(function) => {
+                Handler::Function(&function.params)
+            }
+            other => Handler::Expression(other.as_expression()?),
         }),
+        // `export { run as default }`
+        Statement::ExportNamedDeclaration(export) => {
+            let default = find_default(&export.specifiers)?;
+            let name = default.local.identifier_name()?.as_str();
+            Some(Handler::Named { name, start: default.span.start })
+        }
+        Statement::ExportFromDeclaration(export) => {
+            Some(Handler::Elsewhere { start: find_default(&export.specifiers)?.span.start })
+        }
         _ => None,
     })
 }
 
-fn function_parameters<'a>(expression: &'a Expression<'a>) -> Option<&'a FormalParameters<'a>> {
-    match expression {
-        Expression::ArrowFunctionExpression(arrow) => Some(&arrow.params),
-        Expression::FunctionExpression(function) => Some(&function.params),
-        Expression::ParenthesizedExpression(inner) => function_parameters(&inner.expression),
-        _ => None,
+fn find_default<'a>(specifiers: &'a [ExportSpecifier<'a>]) -> Option<&'a ExportSpecifier<'a>> {
+    specifiers.iter().find(|specifier| specifier.exported.name() == "default")
+}
+
+impl<'a> Types<'a> {
+    fn first_parameter(
+        &mut self,
+        program: &'a Program<'a>,
+        handler: Handler<'a>,
+        depth: u32,
+    ) -> Result<FirstParameter<'a>, Diagnostic> {
+        match handler {
+            Handler::Function(parameters) => Ok(first_of(parameters)),
+            Handler::Expression(Expression::Identifier(name)) => {
+                let (name, start) = (name.name.as_str(), name.span.start);
+                self.first_parameter(program, Handler::Named { name, start }, depth + 1)
+            }
+            Handler::Expression(expression) => self.parameter_of_expression(program, expression, depth),
+            Handler::Named { start, .. } if depth > DEPTH_MAX => {
+                Err(self.refuse(start, "the handler is not a function of this file"))
+            }
+            Handler::Named { name, start } => match find_value(program, name) {
+                Some(NamedValue::Function(parameters)) => Ok(first_of(parameters)),
+                Some(NamedValue::Variable { value, kind }) => {
+                    let found = self.first_parameter(program, Handler::Expression(value), depth + 1);
+                    match (found, kind) {
+                        (Ok(FirstParameter::Typed(annotation)), _) => Ok(FirstParameter::Typed(annotation)),
+                        (_, Some(kind)) => self.parameter_of_type(kind, depth + 1),
+                        (found, None) => found,
+                    }
+                }
+                None => Err(self.refuse(start, &format!("`{name}` is not a function of this file"))),
+            },
+            Handler::Elsewhere { start } => Err(self.refuse(start, "the handler is in another file")),
+        }
     }
+
+    fn parameter_of_expression(
+        &mut self,
+        program: &'a Program<'a>,
+        expression: &'a Expression<'a>,
+        depth: u32,
+    ) -> Result<FirstParameter<'a>, Diagnostic> {
+        let (inner, kind) = match expression {
+            Expression::ArrowFunctionExpression(arrow) => return Ok(first_of(&arrow.params)),
+            Expression::FunctionExpression(function) => return Ok(first_of(&function.params)),
+            Expression::ParenthesizedExpression(inner) => (&inner.expression, None),
+            Expression::TSNonNullExpression(inner) => (&inner.expression, None),
+            Expression::TSAsExpression(inner) => (&inner.expression, Some(&inner.type_annotation)),
+            Expression::TSSatisfiesExpression(inner) => (&inner.expression, Some(&inner.type_annotation)),
+            Expression::TSTypeAssertion(inner) => (&inner.expression, Some(&inner.type_annotation)),
+            Expression::CallExpression(call) => {
+                return Err(self.refuse(call.span.start, "what a call returns shows no types"));
+            }
+            other => return Err(self.refuse(other.span().start, "the handler is not written as a function")),
+        };
+        // What the function itself says is the most exact.
+        match (self.first_parameter(program, Handler::Expression(inner), depth + 1), kind) {
+            (Ok(FirstParameter::Typed(annotation)), _) => Ok(FirstParameter::Typed(annotation)),
+            (_, Some(kind)) => self.parameter_of_type(kind, depth + 1),
+            (found, None) => found,
+        }
+    }
+
+    /// The first parameter of the type of a function.
+    fn parameter_of_type(
+        &mut self,
+        kind: &'a TSType<'a>,
+        depth: u32,
+    ) -> Result<FirstParameter<'a>, Diagnostic> {
+        let start = kind.span().start;
+        match kind {
+            TSType::TSFunctionType(function) => Ok(first_of(&function.params)),
+            TSType::TSParenthesizedType(inner) if depth <= DEPTH_MAX => {
+                self.parameter_of_type(&inner.type_annotation, depth + 1)
+            }
+            TSType::TSTypeReference(reference)
+                if depth <= DEPTH_MAX && reference.type_arguments.is_none() =>
+            {
+                let TSTypeName::IdentifierReference(name) = &reference.type_name else {
+                    return Err(self.refuse(start, NEEDS_CHECKER));
+                };
+                match self.find(name.name.as_str(), start)? {
+                    Some((scope, _, Definition::Alias(alias))) if alias.type_parameters.is_none() => {
+                        // Its names mean what they mean in its own file.
+                        self.current = scope;
+                        self.parameter_of_type(&alias.type_annotation, depth + 1)
+                    }
+                    _ => Err(self.refuse(start, NEEDS_CHECKER)),
+                }
+            }
+            _ => Err(self.refuse(start, NEEDS_CHECKER)),
+        }
+    }
+}
+
+fn first_of<'a>(parameters: &'a FormalParameters<'a>) -> FirstParameter<'a> {
+    match (parameters.items.first(), &parameters.rest) {
+        (None, None) => FirstParameter::Missing,
+        (None, Some(_)) => FirstParameter::Untyped,
+        (Some(parameter), _) => match &parameter.type_annotation {
+            Some(annotation) => FirstParameter::Typed(&annotation.type_annotation),
+            None => FirstParameter::Untyped,
+        },
+    }
+}
+
+enum NamedValue<'a> {
+    Function(&'a FormalParameters<'a>),
+    Variable { value: &'a Expression<'a>, kind: Option<&'a TSType<'a>> },
+}
+
+/// `const handler = …; export default handler;`
+fn find_value<'a>(program: &'a Program<'a>, name: &str) -> Option<NamedValue<'a>> {
+    program.body.iter().find_map(|statement| {
+        let declaration = match statement {
+            Statement::ExportDeclaration(export) => &export.declaration,
+            other => other.as_declaration()?,
+        };
+        match declaration {
+            Declaration::FunctionDeclaration(function)
+                if function.body.is_some() && function.id.as_ref().is_some_and(|id| id.name == name) =>
+            {
+                Some(NamedValue::Function(&function.params))
+            }
+            Declaration::VariableDeclaration(variables) => {
+                variables.declarations.iter().find_map(|variable| {
+                    let is_named = variable.id.get_identifier_name().is_some_and(|own| own == name);
+                    let value = variable.init.as_ref().filter(|_| is_named)?;
+                    let kind =
+                        variable.type_annotation.as_ref().map(|annotation| &annotation.type_annotation);
+                    Some(NamedValue::Variable { value, kind })
+                })
+            }
+            _ => None,
+        }
+    })
 }

@@ -114,9 +114,7 @@ pub(super) fn unite(mut parts: Vec<Schema>) -> Schema {
     };
     let literals: Option<Vec<String>> = parts.iter().map(literal).collect();
     if let Some(literals) = literals {
-        let is_text = literals.iter().all(|text| text.starts_with('"'));
-        let schema = if is_text { Schema::new().with_text("type", "string") } else { Schema::new() };
-        return schema.with_list("enum", literals);
+        return one_of(literals);
     }
     let plain =
         |part: &Schema| (part.members.len() == 1).then(|| part.get("type").map(ToOwned::to_owned)).flatten();
@@ -124,6 +122,35 @@ pub(super) fn unite(mut parts: Vec<Schema>) -> Schema {
     match plain {
         Some(types) => Schema::new().with_list("type", types),
         None => Schema::new().with_list("anyOf", parts.iter().map(Schema::text)),
+    }
+}
+
+/// One of these JSON values, none of which is a list or an object. Some clients leave out tools with values that have no type.
+pub(super) fn one_of(values: Vec<String>) -> Schema {
+    let mut types: Vec<&str> = Vec::new();
+    for value in &values {
+        let name = type_of_literal(value);
+        if !types.contains(&name) {
+            types.push(name);
+        }
+    }
+    if types.contains(&"number") {
+        types.retain(|name| *name != "integer");
+    }
+    let schema = match types[..] {
+        [only] => Schema::new().with_text("type", only),
+        _ => Schema::new().with_list("type", types.iter().map(|name| Json::string(name).to_string())),
+    };
+    schema.with_list("enum", values)
+}
+
+pub(super) fn type_of_literal(value: &str) -> &'static str {
+    match value.as_bytes().first() {
+        Some(b'"') => "string",
+        Some(b't' | b'f') => "boolean",
+        Some(b'n') => "null",
+        _ if value.parse::<i64>().is_ok() => "integer",
+        _ => "number",
     }
 }
 

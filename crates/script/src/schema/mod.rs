@@ -54,6 +54,7 @@ pub(crate) fn declare_tool(
     program: &Program,
     described: &Described,
     files: &dyn TypeFiles,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<Declared, Diagnostic> {
     let file = program.entry();
     let source = program.source(file).unwrap_or_default();
@@ -90,9 +91,16 @@ pub(crate) fn declare_tool(
         Tool { output_schema: described.output.clone(), ..Tool::new(name, &description, input) };
     let mut shares_state = false;
     if let Some(metadata) = &described.metadata {
-        shares_state = read_metadata(&mut definition, metadata.to_doc().root()).map_err(|reason| {
+        let mut ignored = Vec::new();
+        let read = read_metadata(&mut definition, metadata.to_doc().root(), &mut ignored);
+        shares_state = read.map_err(|reason| {
             at(Diagnostic::error(file, format!("`metadata`: {reason}")), exports.metadata)
         })?;
+        warnings.extend(
+            ignored.into_iter().map(|reason| {
+                at(Diagnostic::warning(file, format!("`metadata`: {reason}")), exports.metadata)
+            }),
+        );
     }
     definition.description = definition.description.filter(|description| !description.is_empty());
     Ok(Declared { definition, output, shares_state, handler_offset: exports.handler, type_files })
@@ -119,8 +127,8 @@ fn check_object_schema(schema: &Json) -> Result<(), String> {
     }
 }
 
-/// Returns whether the tool shares its module state.
-fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<bool, String> {
+/// Returns whether the tool shares its module state. Keys of other frameworks do no harm: `ignored` says which.
+fn read_metadata(tool: &mut Tool, metadata: Node<'_>, ignored: &mut Vec<String>) -> Result<bool, String> {
     if !metadata.is_object() {
         return Err("expected an object".into());
     }
@@ -133,7 +141,7 @@ fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<bool, String> {
             "description" => {
                 tool.description = Some(value.str().ok_or_else(|| wrong("a string"))?.into_owned())
             }
-            "annotations" => read_annotations(tool, value)?,
+            "annotations" => read_annotations(tool, value, ignored)?,
             "icons" if value.kind() == NodeKind::Array => tool.icons = Some(Json::from(value)),
             "icons" => return Err(wrong("a list")),
             "_meta" | "meta" if value.is_object() => tool.meta = Some(Json::from(value)),
@@ -148,19 +156,19 @@ fn read_metadata(tool: &mut Tool, metadata: Node<'_>) -> Result<bool, String> {
             }
             "sharedState" => shares_state = value.bool().ok_or_else(|| wrong("true or false"))?,
             "timeoutMs" => tool.call_timeout_ms = Some(value.u64().ok_or_else(|| wrong("a whole number"))?),
-            // The file's name is the tool's name; frameworks that repeat it here do no harm.
+            // The file's name is the tool's name; other frameworks repeat it here.
             "name" if value.eq_str(&tool.name) => {}
-            "name" => return Err(format!("`name`: the tool is called `{}` after its file", tool.name)),
+            "name" => ignored.push(format!("`name`: the tool is called `{}` after its file", tool.name)),
             _ => {
                 let known = "`title`, `description`, `annotations`, `icons`, `task`, `timeoutMs`, `sharedState` and `_meta`";
-                return Err(format!("unknown key `{key}`; known are {known}"));
+                ignored.push(format!("unknown key `{key}`, which is ignored; known are {known}"));
             }
         }
     }
     Ok(shares_state)
 }
 
-fn read_annotations(tool: &mut Tool, annotations: Node<'_>) -> Result<(), String> {
+fn read_annotations(tool: &mut Tool, annotations: Node<'_>, ignored: &mut Vec<String>) -> Result<(), String> {
     let mut read = ToolAnnotations::default();
     for (key, value) in annotations.members() {
         let key = key.str().unwrap_or_default();
@@ -173,7 +181,10 @@ fn read_annotations(tool: &mut Tool, annotations: Node<'_>) -> Result<(), String
                 tool.title = value.str().map(|title| title.into_owned()).or(tool.title.take());
                 continue;
             }
-            _ => return Err(format!("`annotations`: unknown key `{key}`")),
+            _ => {
+                ignored.push(format!("`annotations`: unknown key `{key}`, which is ignored"));
+                continue;
+            }
         };
         *slot = Some(value.bool().ok_or_else(|| format!("`annotations.{key}`: expected true or false"))?);
     }

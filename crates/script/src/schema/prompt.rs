@@ -49,6 +49,7 @@ pub(crate) fn declare_prompt(
     program: &Program,
     described: &Described,
     files: &dyn TypeFiles,
+    warnings: &mut Vec<Diagnostic>,
 ) -> Result<DeclaredPrompt, Diagnostic> {
     let file = program.entry();
     let source = program.source(file).unwrap_or_default();
@@ -59,9 +60,16 @@ pub(crate) fn declare_prompt(
         Prompt { name: name.to_owned(), description: exports.handler_comment.clone(), ..Prompt::default() };
     let mut arguments = None;
     if let Some(metadata) = &described.metadata {
-        arguments = read_metadata(&mut definition, metadata.to_doc().root()).map_err(|reason| {
+        let mut ignored = Vec::new();
+        let read = read_metadata(&mut definition, metadata.to_doc().root(), &mut ignored);
+        arguments = read.map_err(|reason| {
             at(Diagnostic::error(file, format!("`metadata`: {reason}")), exports.metadata)
         })?;
+        warnings.extend(
+            ignored.into_iter().map(|reason| {
+                at(Diagnostic::warning(file, format!("`metadata`: {reason}")), exports.metadata)
+            }),
+        );
     }
     let arguments = match (arguments, &described.input) {
         (Some(arguments), _) => arguments,
@@ -109,7 +117,11 @@ impl Argument {
 }
 
 /// Returns the arguments, if the metadata lists them.
-fn read_metadata(prompt: &mut Prompt, metadata: Node<'_>) -> Result<Option<Vec<Argument>>, String> {
+fn read_metadata(
+    prompt: &mut Prompt,
+    metadata: Node<'_>,
+    ignored: &mut Vec<String>,
+) -> Result<Option<Vec<Argument>>, String> {
     if !metadata.is_object() {
         return Err("expected an object".into());
     }
@@ -129,10 +141,10 @@ fn read_metadata(prompt: &mut Prompt, metadata: Node<'_>) -> Result<Option<Vec<A
             "_meta" | "meta" if value.is_object() => prompt.meta = Some(Json::from(value)),
             "_meta" | "meta" => return Err(wrong("an object")),
             "name" if value.eq_str(&prompt.name) => {}
-            "name" => return Err(format!("`name`: the prompt is called `{}` after its file", prompt.name)),
+            "name" => ignored.push(format!("`name`: the prompt is called `{}` after its file", prompt.name)),
             _ => {
                 let known = "`title`, `description`, `arguments`, `icons` and `_meta`";
-                return Err(format!("unknown key `{key}`; known are {known}"));
+                ignored.push(format!("unknown key `{key}`, which is ignored; known are {known}"));
             }
         }
     }

@@ -156,6 +156,25 @@ fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
             )],
         ),
         (
+            "locale_compare",
+            vec![(
+                "tools/t.ts",
+                "export default ({ a, b, l }) => [\n  a.localeCompare(b), a.localeCompare(b, 'en-GB'), a.localeCompare(b, undefined),\n  a.localeCompare(b, 'sv'),\n  a.localeCompare(b, undefined, { numeric: true }),\n  a.localeCompare(b, l),\n];",
+            )],
+        ),
+        (
+            "package_intl",
+            vec![
+                ("tools/t.ts", "import { money } from 'money';\nexport default () => money(1);"),
+                ("node_modules/money/package.json", r#"{"name":"money","main":"index.mjs"}"#),
+                (
+                    "node_modules/money/index.mjs",
+                    "import './more.mjs';\nexport const money = (n) =>\n  new Intl.NumberFormat('de').format(n);",
+                ),
+                ("node_modules/money/more.mjs", "export const list = () => new Intl.ListFormat('de');"),
+            ],
+        ),
+        (
             "schema_root",
             vec![(
                 "tools/t.ts",
@@ -172,6 +191,28 @@ fn bad_author_code_is_reported_with_its_place_and_the_way_out() {
         (
             "metadata_unknown",
             vec![("tools/t.ts", "export const metadata = { titel: 'x' };\nexport default () => 1;")],
+        ),
+        (
+            "metadata_of_another_framework",
+            vec![
+                (
+                    "tools/t.ts",
+                    "export const metadata = { name: 'say-hello', annotations: { title: 'Hello', streamingHint: true } };\nexport default () => 1;",
+                ),
+                (
+                    "prompts/p.ts",
+                    "export const metadata = { name: 'review', role: 'user', arguments: [] };\nexport default () => 'x';",
+                ),
+            ],
+        ),
+        (
+            "context_file",
+            vec![
+                ("tools/a.ts", "export default () => 1;"),
+                ("tools/b.ts", "export default () => 1;"),
+                ("prompts/p.ts", "export default () => 'x';"),
+                ("src/context.ts", "export default function (request) {\n  return { user: request. };\n}"),
+            ],
         ),
         (
             "metadata_task",

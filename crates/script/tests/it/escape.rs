@@ -159,6 +159,12 @@ const WORK_IN_BUILT_INS: &[(&str, &str)] = &[
     ("deep to write", "let a = []; for (let i = 0; i < 1e5; i++) a = [a]; JSON.stringify(a);"),
     ("long list", "Array.from({ length: 1e9 });"),
     ("padding", "for (;;) 'x'.padStart(3e7, 'ab');"),
+    ("normalized again and again", "const t = 'a\\u0301'.repeat(3e4); for (;;) t.normalize('NFD');"),
+    ("parsed again and again", "const t = JSON.stringify(Array(3e4).fill(1)); for (;;) JSON.parse(t);"),
+    (
+        "big integers by another name",
+        "const n = globalThis['Big' + 'Int']('9'.repeat(5000)); for (;;) n * n;",
+    ),
 ];
 
 #[tokio::test]
@@ -302,6 +308,31 @@ async fn a_thread_that_does_not_come_back_is_replaced_and_its_other_calls_go_on(
         assert_eq!(waited, "false waited");
         assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42");
     }
+}
+
+/// Operators on big integers cannot be interrupted; together they take hours.
+#[tokio::test]
+async fn a_thread_is_not_replaced_once_too_many_were_given_up() {
+    let stuck = "export default () => { const n = 2n ** 500000n - 1n; let m = 0n; for (let i = 0; i < 9000; i++) m = n * n; return `${m > 0n}`; };";
+    let folder = folder(&[NEIGHBOUR, ("tools/stuck.js", stuck)]);
+    let limits = EngineLimits {
+        threads: 1,
+        abandoned_threads_max: 2,
+        cpu_ms_max: 100,
+        overstay_ms_max: 100,
+        ..EngineLimits::default()
+    };
+    let app = App::with(folder.path(), AppOptions { limits, ..AppOptions::default() });
+    for given_up in 0..3 {
+        assert_eq!(app.text("neighbour", r#"{"n":21}"#).await, "42", "after {given_up} threads");
+        // The neighbour's call came after the watchdog had counted the thread.
+        assert_eq!(app.engine.abandoned_threads(), given_up);
+        let result = app.call("stuck", "{}").await;
+        assert_eq!(result["isError"], true, "it is answered: {result}");
+    }
+    let busy = app.call("neighbour", r#"{"n":21}"#).await;
+    assert_eq!(busy["structuredContent"]["code"], "rate_limited", "{busy}");
+    assert_eq!(app.engine.abandoned_threads(), 3);
 }
 
 /// What keeps something of a call for the next one.

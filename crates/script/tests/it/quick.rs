@@ -45,6 +45,8 @@ async fn functions_of_their_arguments_are_quick() {
     for code in [
         "export default ({ how }) => ({ how });",
         "export default async ({ how }) => { await null; return how; };",
+        "export const schema = { output: { type: 'object', properties: { how: { type: 'string' } }, required: ['how'] } };
+         export default ({ how }) => ({ how });",
         "const NAMES = ['a', 'b']; export default ({ how }) => NAMES.map((name) => name + how);",
         "export default ({ how }, ctx) => { ctx.log('info', how); return how; };",
         "export default ({ how }) => { throw new Error(`not ${how}`); };",
@@ -61,6 +63,12 @@ async fn whatever_waits_keeps_state_or_cannot_be_interrupted_is_not_quick() {
         "let count = 0; export default ({ how }) => { count = 1; return how + count; };",
         "export default ({ how }) => `${how} ${2n ** 8n}`;",
         "export default ({ how }) => `${BigInt(how.length)}`;",
+        "export default ({ how }) => `${globalThis['Big' + 'Int'](how.length)}`;",
+        "export default ({ how }) => `${how} ${Reflect.getOwnPropertyDescriptor(globalThis, 'BigInt').get()(7)}`;",
+        "export default ({ how }) => `${how} ${new globalThis['BigInt' + '64Array'](1)}`;",
+        "export default ({ how }) => `${how} ${new DataView(new ArrayBuffer(8)).getBigInt64(0)}`;",
+        "export default ({ how }) => `${how} ${new DataView(new ArrayBuffer(8))['getBig' + 'Uint64'](0)}`;",
+        "const N = Object.freeze([globalThis['Big' + 'Int'](7)]); export default ({ how }) => `${how} ${N[0] * N[0]}`;",
         "export default async ({ how }, ctx) => how === 'trial' ? 'a' : ctx.elicit('k', { message: 'm', schema: {} });",
     ] {
         assert!(!is_quick(code).await, "{code}");
@@ -111,6 +119,16 @@ async fn a_call_that_is_not_quick_after_all_ends_as_it_would_elsewhere() {
         "return JSON.parse('[' + '1,'.repeat(5e4) + '1]').length;",
         "return Array(1e5).fill(1).sort().length;",
         "return new Uint8Array(1e5).sort().length;",
+        "try { return `${new DataView(new ArrayBuffer(8)).getBigInt64(0)}`; } catch (error) { return error.message; }",
+        "return typeof BigInt;",
+        "try { return `${BigInt(7)}`; } catch (error) { return error.message; }",
+        "const t = 'a\u{301}'.repeat(3e4); for (let i = 0; i < 9999; i++) t.normalize('NFD'); return t.length;",
+        "const t = JSON.stringify(Array(3e4).fill(1)); let n = 0; for (let i = 0; i < 99; i++) n += JSON.parse(t).length; return n;",
+        "const a = Array(6e4).fill(3); for (let i = 0; i < 9; i++) a.toSorted(); return a.length;",
+        "const t = 'A'.repeat(6e4); for (let i = 0; i < 99; i++) try { t.toLowerCase(); } catch {} return t.toLowerCase()[0];",
+        "const t = 'ä'.repeat(6e4); for (let i = 0; i < 99; i++) encodeURIComponent(t); return encodeURIComponent(t).length;",
+        "const t = 'ä'.repeat(6e4); for (let i = 0; i < 99; i++) new TextEncoder().encode(t); return t.length;",
+        "let a = []; for (let i = 0; i < 16; i++) a = [a, a]; return JSON.stringify(a).length;",
         "return 'a'.repeat(6e4).concat('b').repeat(2).indexOf('b');",
         "let s = 'x'; for (;;) s += s;",
         "Promise.reject(new Error('nobody hears')); return 1;",
@@ -123,6 +141,21 @@ async fn a_call_that_is_not_quick_after_all_ends_as_it_would_elsewhere() {
     ] {
         check(body).await;
     }
+}
+
+#[tokio::test]
+async fn code_from_text_is_not_quick() {
+    let folder = tool("export default ({ how }) => `${how} ${eval('2n ** 8n')}`;");
+    let limits = EngineLimits {
+        quick_calls_min: 1,
+        quick_call_ms_max: 60_000,
+        quick_load_ms_max: 60_000,
+        ..EngineLimits::default()
+    };
+    let bundle = BundleOptions { eval_tools: ["t".to_owned()].into(), ..BundleOptions::default() };
+    let app = App::with(folder.path(), AppOptions { limits, bundle, ..AppOptions::default() });
+    assert_eq!(app.text("t", TRIAL).await, "trial 256");
+    assert_eq!(app.call_at_once(Principal::Anonymous, "t", TRIAL), None);
 }
 
 #[tokio::test]

@@ -460,3 +460,151 @@ async fn files_can_be_limited_to_the_roots_of_the_client() {
     let text = remote["content"][0]["text"].as_str().unwrap_or_default();
     assert!(text.contains("stdio or a unix socket"), "{remote}");
 }
+
+#[tokio::test]
+async fn a_question_at_a_url_is_asked_in_both_eras() {
+    let source = r#"
+        export default async (args, ctx) => {
+            const url = new URL("https://example.com/sign-in?for=t");
+            const { action, content } = await ctx.elicit("sign-in", { message: "Sign in", url });
+            return `${action} ${content}`;
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let app = App::new(folder.path());
+    let check = |params: &Value| {
+        let asked = (&params["mode"], &params["message"], &params["url"]);
+        let expected = (&json!("url"), &json!("Sign in"), &json!("https://example.com/sign-in?for=t"));
+        assert_eq!(asked, expected, "{params}");
+    };
+    for (action, expected) in
+        [("accept", "accept undefined"), ("decline", "decline undefined"), ("cancel", "cancel undefined")]
+    {
+        let client = PipeClient::new(&app);
+        let result = client.call("t", "{}", |_| json!({ "action": action })).await;
+        assert_eq!(result["content"][0]["text"], expected, "{result}");
+        let requests = std::mem::take(&mut *client.requests.lock().expect("no panic before"));
+        assert_eq!((requests.len(), &requests[0]["method"]), (1, &json!("elicitation/create")));
+        check(&requests[0]["params"]);
+        let rounds = call_stateless(
+            |_| &app,
+            "t",
+            "{}",
+            |key, request| {
+                assert_eq!((key, &request["method"]), ("sign-in", &json!("elicitation/create")));
+                check(&request["params"]);
+                json!({ "action": action })
+            },
+        );
+        let rounds = rounds.await;
+        assert_eq!(
+            (&rounds.result["content"][0]["text"], rounds.count),
+            (&json!(expected), 1),
+            "{}",
+            rounds.result
+        );
+    }
+}
+
+/// Answers `/late` only after `/early`, whichever was asked for first.
+#[derive(Default)]
+struct RacingNetwork {
+    early_has_ended: Arc<tokio::sync::Notify>,
+    sent: Mutex<Vec<String>>,
+}
+
+impl Network for RacingNetwork {
+    fn send(&self, request: HttpRequest) -> NetworkFuture {
+        let path = request.url.path().to_owned();
+        self.sent.lock().expect("no panic before").push(path.clone());
+        let early = self.early_has_ended.clone();
+        Box::pin(async move {
+            match path.as_str() {
+                "/early" => early.notify_one(),
+                _ => early.notified().await,
+            }
+            Ok(HttpResponse { status: 200, headers: Vec::new(), body: path.into_bytes() })
+        })
+    }
+}
+
+#[tokio::test]
+async fn parallel_effects_complete_in_the_order_of_the_first_round_whenever_they_are_replayed() {
+    let source = r#"
+        const form = { message: "m", schema: { type: "object", properties: {} } };
+        export default async ({ paths }, ctx) => {
+            const order = [];
+            const all = paths.map(async (path) => {
+                const text = await (await ctx.fetch(`https://api.example.com/${path}`)).text();
+                order.push(text);
+                return text;
+            });
+            const winner = await Promise.race(all);
+            await Promise.all(all);
+            const { action } = await ctx.elicit("k", form);
+            return `${winner} of ${order.join()}: ${action}`;
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let keys = folder.path().join("keys");
+    for paths in [r#"["late","early"]"#, r#"["early","late"]"#] {
+        let network = Arc::new(RacingNetwork::default());
+        let store = AppOptions::default().store();
+        let apps: Vec<App> =
+            (0..2).map(|_| app_on(&build(folder.path()), network.clone(), &keys, &store)).collect();
+        let arguments = format!(r#"{{"paths":{paths}}}"#);
+        let rounds =
+            call_stateless(|round| &apps[round as usize], "t", &arguments, |_, request| accept(request));
+        let result = rounds.await.result;
+        assert_eq!(result["content"][0]["text"], "/early of /early,/late: accept", "{paths}: {result}");
+        assert_eq!(network.sent.lock().expect("no panic before").len(), 2, "no request is sent twice");
+    }
+}
+
+/// Answers with as many bytes as the path says.
+struct LargeNetwork;
+
+impl Network for LargeNetwork {
+    fn send(&self, request: HttpRequest) -> NetworkFuture {
+        let bytes = request.url.path()[1..].parse().unwrap_or_default();
+        Box::pin(
+            async move { Ok(HttpResponse { status: 200, headers: Vec::new(), body: vec![b'x'; bytes] }) },
+        )
+    }
+}
+
+/// A client carries 32 KiB at most.
+#[tokio::test]
+async fn a_journal_that_is_too_large_for_the_client_waits_in_the_store() {
+    let source = r#"
+        const form = { message: "m", schema: { type: "object", properties: {} } };
+        export default async ({ bytes }, ctx) => {
+            const text = await (await ctx.fetch(`https://api.example.com/${bytes}`)).text();
+            await ctx.elicit("k", form);
+            return `${text.length} bytes`;
+        };
+    "#;
+    let folder = folder(&[("tools/t.js", source)]);
+    let keys = folder.path().join("keys");
+    let bundle = build(folder.path());
+    let store = AppOptions::default().store();
+    let app = |store: &Arc<dyn Store>| app_on(&bundle, Arc::new(LargeNetwork), &keys, store);
+    let (first, second, stranger) = (app(&store), app(&store), app(&AppOptions::default().store()));
+    for bytes in [1000, 100_000] {
+        let arguments = format!(r#"{{"bytes":{bytes}}}"#);
+        let asked = first.call("t", &arguments).await;
+        let state = asked["requestState"].as_str().expect("a state");
+        assert!(state.len() < 50_000, "the client carries {} bytes", state.len());
+        let params = format!(
+            r#","requestState":"{state}","inputResponses":{{"k":{{"action":"accept","content":{{}}}}}}"#
+        );
+        if bytes == 100_000 {
+            let refused = stranger.call_as("t", &arguments, &params).await;
+            assert!(refused["message"].is_string(), "another store does not have it: {refused}");
+        }
+        let result = second.call_as("t", &arguments, &params).await;
+        assert_eq!(result["content"][0]["text"], format!("{bytes} bytes"), "{result}");
+    }
+    let refused = first.call("t", r#"{"bytes":300000}"#).await;
+    assert_eq!(refused["structuredContent"]["code"], "too_large", "{refused}");
+}

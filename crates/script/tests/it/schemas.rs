@@ -21,7 +21,11 @@ fn types_become_json_schema() {
     for (parameter, declarations, expected) in [
         ("{ a: string; b?: number }", "", object(r#""a":{"type":"string"},"b":{"type":"number"}"#, r#","required":["a"]"#)),
         ("{ a: 'x' | 'y' }", "", object(r#""a":{"type":"string","enum":["x","y"]}"#, r#","required":["a"]"#)),
-        ("{ a: 1 | -2 | null }", "", object(r#""a":{"enum":[1,-2,null]}"#, r#","required":["a"]"#)),
+        ("{ a: 1 | -2 | null }", "", object(r#""a":{"type":["integer","null"],"enum":[1,-2,null]}"#, r#","required":["a"]"#)),
+        ("{ a: 1 | 2.5 | 'x' | true }", "", object(r#""a":{"type":["number","string","boolean"],"enum":[1,2.5,"x",true]}"#, r#","required":["a"]"#)),
+        ("{ a: 7; b: 'x' | number }", "", object(
+            r#""a":{"type":"integer","const":7},"b":{"anyOf":[{"type":"string","const":"x"},{"type":"number"}]}"#, r#","required":["a","b"]"#,
+        )),
         ("{ a: string | number }", "", object(r#""a":{"type":["string","number"]}"#, r#","required":["a"]"#)),
         ("{ a: string | undefined }", "", object(r#""a":{"type":"string"}"#, "")),
         ("{ a: string[]; b: Array<boolean> }", "", object(
@@ -42,7 +46,7 @@ fn types_become_json_schema() {
         ("Partial<A>", "export type A = { a: string };", object(r#""a":{"type":"string"}"#, "")),
         ("Omit<A, 'b'>", "type A = { a: string; b: string };", object(r#""a":{"type":"string"}"#, r#","required":["a"]"#)),
         ("{ c: Colour }", "enum Colour { Red = 'red', Blue = 'blue' }", object(
-            r#""c":{"enum":["red","blue"]}"#, r#","required":["c"]"#,
+            r#""c":{"type":"string","enum":["red","blue"]}"#, r#","required":["c"]"#,
         )),
         (
             "{\n/**\n * How many.\n * @minimum 1\n * @default 10\n * @integer\n */\nlimit?: number }", "",
@@ -78,6 +82,86 @@ fn a_handler_without_types_takes_any_object_and_one_without_parameters_none() {
         let bundle = build(folder.path());
         let tool = bundle.tools[0].as_ref().unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(tool.definition.input_schema.to_string(), expected);
+    }
+}
+
+/// Ways to export a handler whose first parameter is a `T`.
+#[test]
+fn the_type_is_found_however_the_handler_is_exported() {
+    let expected = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+    for source in [
+        "export default (async (args: T) => 1) satisfies X;",
+        "export default ((args: T) => 1) as unknown as X;",
+        "export default (args => 1) as (args: T) => number;",
+        "export default (async (args) => 1) satisfies Run;",
+        "export default (<Run>(async (args) => 1));",
+        "export default ((args: T) => 1)!;",
+        "export const run = async (args: T) => 1; export default run;",
+        "export function run(args: T) { return 1; } export default run;",
+        "const run = (args: T) => 1; export { run as default };",
+        "function run(args: T) { return 1; } export { run as default };",
+        "function run(args: T): number; function run(args: T) { return 1; } export default run;",
+        "const run: Run = async (args) => 1; export default run;",
+        "const run: Tool<T> = async (args: T) => 1; export default run;",
+        "function make() { return () => 1; } const run: (args: T) => number = make(); export { run as default };",
+        "const first = (args: T) => 1; const run = first; export default run;",
+    ] {
+        let source = format!("type T = {{ a: string }}; type Run = (args: T) => Promise<number>;\n{source}");
+        check_imported(&source, expected);
+        check_imported(
+            &format!("{}\nimport {{ T }} from '../lib/t2';", source.replace("type T = { a: string };", "")),
+            expected,
+        );
+    }
+    check_imported(
+        "import type { Handler } from '../lib/t2';\nexport default ((args) => 1) satisfies Handler;",
+        expected,
+    );
+}
+
+#[test]
+fn a_handler_whose_type_is_not_visible_is_refused_where_it_stands() {
+    let prefix = "the input schema cannot be derived from the handler's types:";
+    for (source, expected) in [
+        (
+            "export default wrap(async (args: { a: string }) => 1);",
+            "tools/t.ts:1:16: PREFIX what a call returns shows no types",
+        ),
+        (
+            "const run = wrap((args: { a: string }) => 1);\nexport default run;",
+            "tools/t.ts:1:13: PREFIX what a call returns shows no types",
+        ),
+        (
+            "import { run } from '../lib/t2';\nexport default run;",
+            "tools/t.ts:2:16: PREFIX `run` is not a function of this file",
+        ),
+        (
+            "import { run } from '../lib/t2';\nexport { run as default };",
+            "tools/t.ts:2:10: PREFIX `run` is not a function of this file",
+        ),
+        (
+            "export { run as default } from '../lib/t2';",
+            "tools/t.ts:1:10: PREFIX the handler is in another file",
+        ),
+        (
+            "const run: Tool<{ a: string }> = (args) => 1;\nexport default run;",
+            "tools/t.ts:1:12: PREFIX this type cannot be read without the TypeScript compiler",
+        ),
+        (
+            "export default ((args) => 1) satisfies Tool<{ a: string }>;",
+            "tools/t.ts:1:40: PREFIX this type cannot be read without the TypeScript compiler",
+        ),
+        (
+            "var a = b; var b = a; a = () => 1; export default a;",
+            "tools/t.ts:1:20: PREFIX the handler is not a function of this file",
+        ),
+        (
+            "const all = { run: (args: { a: string }) => 1 };\nexport default all.run;",
+            "tools/t.ts:2:16: PREFIX the handler is not written as a function",
+        ),
+    ] {
+        let source = format!("{source}\nfunction wrap(f: any) {{ return f; }}");
+        check_imported(&source, &expected.replace("PREFIX", prefix));
     }
 }
 
@@ -126,6 +210,10 @@ const TYPES: &[(&str, &str)] = &[
     ),
     ("lib/circle.ts", "import { Round } from './circle2';\nexport { Round };"),
     ("lib/circle2.ts", "import { Round } from './circle';\nexport { Round };"),
+    (
+        "lib/t2.ts",
+        "export type T = { a: string };\nexport type Handler = (args: T) => number;\nexport const run = (args: T) => 1;",
+    ),
     ("lib/bad.ts", "export type Bad = {;"),
     ("lib/plain.js", "export const x = 1;"),
     ("node_modules/pkg/index.js", "export const x = 1;"),
@@ -159,7 +247,7 @@ fn types_of_other_files_are_read() {
     }
     check_imported(
         "import type { Place } from '../lib/types';\nimport { Kind } from '../lib/ids';\ninterface Input extends Omit2 { kind: Kind }\ntype Omit2 = Pick<Place, 'id'>;\nexport default (args: Input) => null;",
-        r#"{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"},"kind":{"enum":["a","b"]}},"required":["id","kind"],"additionalProperties":false}"#,
+        r#"{"type":"object","properties":{"id":{"type":"string","pattern":"^[a-z]+$"},"kind":{"type":"string","enum":["a","b"]}},"required":["id","kind"],"additionalProperties":false}"#,
     );
     // The same name in two files.
     check_imported(

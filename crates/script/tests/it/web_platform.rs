@@ -33,6 +33,9 @@ String(new Date(NaN)) => "Invalid Date"
 ["FullYear", "Month", "Date", "Hours", "Minutes", "Seconds", "Milliseconds"].flatMap((part) => ["set", "setUTC"].map((verb) => { const d = new Date(5e11); return [d[verb + part](NaN), d.getTime()].every(Number.isNaN) })).every(Boolean) => true
 (() => { const d = new Date(0); return [d.setHours(1, Infinity), String(d), d.setFullYear(1971), d.getTime()] })() => [null,"Invalid Date",31536000000,31536000000]
 ["b", "a", "Ä", "A", "_x", "10", "9", "é", "e", "E"].sort((a, b) => a.localeCompare(b)) => ["_x","10","9","a","A","Ä","b","e","E","é"]
+["à", "á", "â", "ă", "a", "ae", "æ", "áe", "z", "þ", "t", "ŧ", "u", "ı", "i", "j", "ĸ", "q", "r", "n", "ñ", "ŋ", "o", "ø", "ō", "õ", "đ", "d", "ð", "ł", "ļ", "ß", "ss", "\t", "\n", " ", "É", "é"].sort((a, b) => a.localeCompare(b)).join("") => "\t\n aáàăâaeáeædđðéÉiıjļłnñŋoõøōqĸrssßtŧuzþ"
+"\t".localeCompare("\n") + "résumé".localeCompare("resumes") + "a".localeCompare("A") + "co-op".localeCompare("coop") => -4
+["ſ", "ŀ", "ĳ", "ŉ", "×"].filter((c) => { try { c.localeCompare("a"); return true } catch { return false } }) => []
 (() => { try { "ж".localeCompare("я") } catch (e) { return e.message.includes("locale data") } })() => true
 (() => { try { Intl.NumberFormat } catch (e) { return e.message.includes("Intl is not available") } })() => true
 (() => { try { (5).toLocaleString() } catch (e) { return e.message.includes("toLocaleString") } })() => true

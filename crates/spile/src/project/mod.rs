@@ -318,7 +318,7 @@ impl Project {
         };
         let SourceOpener { mut sources, loaded, failures, .. } = opener;
         let Some(mut manifest) = manifest else { return Ok(scan) };
-        manifest.may_be_empty = self.author.is_some();
+        manifest.may_be_empty = self.author.is_some() || !manifest.resources.is_empty();
         adopt_descriptions(&mut manifest, &loaded);
         scan.source_count = loaded.len() + failures.len();
         if !self.skip_failed(&mut manifest, &failures, &mut scan) {

@@ -135,6 +135,51 @@ fn a_tool_that_takes_too_long_is_a_tool_error() {
 }
 
 #[test]
+fn the_server_has_the_version_of_the_file_and_listens_where_the_variable_says() {
+    let project = folder();
+    let server = start(&project, &[("DZX_HOST", "127.0.0.2")]);
+    assert_eq!(server.address.ip().to_string(), "127.0.0.2");
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let initialized = post(&server, "", "initialize", params);
+    let info = &initialized["serverInfo"];
+    assert_eq!((&info["name"], &info["version"]), (&json!("demo"), &json!("1.2.0")), "{initialized}");
+}
+
+#[test]
+fn a_context_function_gets_the_session_and_the_trace_of_each_request() {
+    let context = b"export default ({ method, session, trace }) => ({ seen: { method, session: session ?? 'none', trace: trace ?? 'none' } });\n";
+    let project = TestProject::new(&[
+        ("mcp.json", br#"{"name":"demo"}"#),
+        ("context.ts", context),
+        ("tools/seen.ts", b"export default async (args, context) => context.seen;\n"),
+    ]);
+    let server = start(&project, &[]);
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let params =
+        json!({"name": "seen", "arguments": {}, "_meta": {"traceparent": trace, "tracestate": "a=1"}});
+    let seen = |headers: &str, params: &Value| {
+        post(&server, headers, "tools/call", params.clone())["structuredContent"].clone()
+    };
+    let alone = seen("", &params);
+    let expected = json!({"method": "tools/call", "session": "none", "trace": {"traceparent": trace, "tracestate": "a=1"}});
+    assert_eq!(alone, expected);
+
+    let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let open = || {
+        let (head, _) = server.post("/mcp/demo", "", &initialize.to_string());
+        let session = head.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect("a session");
+        format!("Mcp-Session-Id: {session}\r\nMCP-Protocol-Version: 2025-11-25\r\n")
+    };
+    let (first, second) = (open(), open());
+    let plain = json!({"name": "seen", "arguments": {}});
+    let [one, again, other] = [&first, &first, &second].map(|session| seen(session, &plain));
+    assert!(one["session"].as_str().is_some_and(|session| session != "none"), "{one}");
+    assert_eq!((&one, &one["trace"]), (&again, &json!("none")), "the same session");
+    assert_ne!(one["session"], other["session"]);
+}
+
+#[test]
 fn health_and_status_are_there() {
     let project = folder();
     let server = start(&project, &[]);

@@ -14,6 +14,7 @@ mod client;
 mod clients;
 mod code_and_data;
 mod code_events;
+mod code_resources;
 mod commands;
 mod database_outages;
 mod database_writes;

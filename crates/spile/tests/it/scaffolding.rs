@@ -56,9 +56,12 @@ fn the_other_templates_have_tools_types_prompts_and_resources() {
     ]) {
         assert!(all.iter().any(|one| one == name), "{name}");
     }
-    // The part that is data is served as in the data template.
-    let run = project.run(&["test", "e", "--filter", "customers.toml"]);
-    assert_eq!(run.code, Some(0), "{run}");
+    for name in ["t", "e"] {
+        let check = project.run(&["check", name, "--strict"]);
+        assert_eq!(check.code, Some(0), "{name}: {check}");
+        assert!(!check.stdout.contains("warning"), "{name}: {check}");
+        assert_snapshot!(format!("new_{name}_test"), project.run(&["test", name]));
+    }
 }
 
 #[test]

@@ -184,19 +184,23 @@ fn the_socket_of_a_folder_with_an_mcp_json_is_where_its_clients_look() {
         (&[("TMPDIR", &*folder), ("XDG_RUNTIME_DIR", "/nonexistent")], "dzx-demo.sock"),
         (&[("DZX_SOCKET", "theirs.sock"), ("SPILE_SOCKET", "ours.sock")], "ours.sock"),
     ] {
-        let Some(mut command) = without_tcp(&place, &["serve", ".", "--http"]) else { return };
-        command.env("PORT", "1").envs(env.iter().copied());
-        let served = HttpServer::start_and_wait_for(&mut command, "unix:");
-        let socket = place.folder.join(socket);
-        assert_eq!(std::fs::metadata(&socket).expect("exists").mode() & 0o777, 0o600, "{env:?}");
-        for path in ["/mcp/demo", "/mcp"] {
-            let answer = post(&socket, path, "");
-            assert!(answer.contains(r#""name":"greet""#), "{env:?} {path}: {answer}");
+        for args in [&["serve", ".", "--http"][..], &["dev", "."]] {
+            let Some(mut command) = without_tcp(&place, args) else { return };
+            command.env("PORT", "1").envs(env.iter().copied());
+            let served = HttpServer::start_and_wait_for(&mut command, "unix:");
+            let socket = place.folder.join(socket);
+            let mode = std::fs::metadata(&socket).expect("exists").mode() & 0o777;
+            assert_eq!(mode, 0o600, "{args:?} {env:?}");
+            for path in ["/mcp/demo", "/mcp"] {
+                let answer = post(&socket, path, "");
+                assert!(answer.contains(r#""name":"greet""#), "{args:?} {env:?} {path}: {answer}");
+            }
+            assert!(ask(&socket).contains("greet"), "{args:?} {env:?}");
+            let (_, stderr, code) = served.stop();
+            let is_told = stderr.contains("using a unix socket instead");
+            assert!(code == Some(0) && is_told, "{args:?} {env:?}: {stderr}");
+            assert!(!socket.exists(), "{args:?} {env:?}");
         }
-        assert!(ask(&socket).contains("greet"), "{env:?}");
-        let (_, stderr, code) = served.stop();
-        assert!(code == Some(0) && stderr.contains("using a unix socket instead"), "{env:?}: {stderr}");
-        assert!(!socket.exists(), "{env:?}");
     }
 }
 

@@ -6,10 +6,25 @@
 const SEARCH_STEPS_MAX = 1 << 24;
 // A dense array of this length does not fit into memory, so a longer one is sparse or not an array at all.
 const ARRAY_LENGTH_MAX = 1 << 23;
-// Before it works on more characters or elements than this at once, a call announces it: one on the thread of its connection
-// starts over on a thread for scripts, and one without processor time left ends, however rarely the interpreter asks.
+// A call announces work on more characters or elements than this at once, and each further part of this much work. One on the
+// thread of its connection starts over on a thread for scripts then, and one without processor time left ends, however rarely
+// the interpreter asks.
 const QUICK_LENGTH_MAX = 1 << 16;
-const announceWork = host.announceWork;
+// In units of about 10 ns.
+const UNANNOUNCED_WORK_MAX = 1 << 18;
+const hostAnnounceWork = host.announceWork;
+let unannouncedWork = 0;
+const announceWork = () => {
+  // Whoever catches the error does not go on.
+  unannouncedWork = Infinity;
+  hostAnnounceWork();
+  unannouncedWork = 0;
+};
+// Work that grows with `length`; `units` for each character or element.
+const countWork = (length, units = 1) => {
+  if (length > QUICK_LENGTH_MAX) announceWork();
+  else if (length > 0 && (unannouncedWork += length * units) > UNANNOUNCED_WORK_MAX) announceWork();
+};
 
 // Knuth, Morris and Pratt: the needle's codes, and how far to fall back after a mismatch at each of them.
 // Methods of strings are called as such, because nobody can replace them once the prelude has run.
@@ -47,9 +62,10 @@ const linearLastIndexOf = (text, needle, limit) => {
   }
   return -1;
 };
-const nativeIndexOf = uncurry(String.prototype.indexOf);
+const nativeIndexOf = uncurry(String.prototype.indexOf),
+  lowerCase = uncurry(String.prototype.toLowerCase);
 const isShortSearch = (text, needle) => {
-  if (text.length > QUICK_LENGTH_MAX) announceWork();
+  countWork(text.length, needle.length < 32 ? 0.25 : 4);
   return needle.length < 32 || text.length * needle.length <= SEARCH_STEPS_MAX;
 };
 const clampIndex = (position, length) => {
@@ -172,24 +188,23 @@ replaceMethod(String.prototype, "replace", replaceWith("replace", false));
 replaceMethod(String.prototype, "replaceAll", replaceWith("replaceAll", true));
 
 // These visit every index below `length`, whether or not there is an element.
-const checkLength = (name, list) => {
+const checkLength = (name, list, units) => {
   const length = list == null ? 0 : list.length;
-  if (length > QUICK_LENGTH_MAX) {
-    if (length > ARRAY_LENGTH_MAX)
-      throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
-    announceWork();
-  }
+  if (length > ARRAY_LENGTH_MAX)
+    throw new PrimordialRangeError(`${name}: the array is too long; the limit is ${ARRAY_LENGTH_MAX}`);
+  countWork(length, units);
 };
-const boundLength = (name) => (original) =>
+const boundLength = (name, units) => (original) =>
   function (...args) {
-    checkLength(name, this);
+    checkLength(name, this, units);
     return apply(original, this, args);
   };
+// Each element becomes a text.
+for (const name of ["join", "toLocaleString"]) replaceMethod(Array.prototype, name, boundLength(name, 16));
 for (const name of [
   "indexOf",
   "lastIndexOf",
   "includes",
-  "join",
   "reverse",
   "fill",
   "copyWithin",
@@ -210,13 +225,14 @@ for (const name of [
   "flatMap",
   "shift",
   "unshift",
-  "toLocaleString",
   "toReversed",
   "toSpliced",
   "with",
 ])
   replaceMethod(Array.prototype, name, boundLength(name));
 
+// For each element: its comparisons, each of which makes texts of two numbers.
+const SORT_UNITS = 64;
 // Long texts, and what becomes a text, are compared by a function, which can be interrupted.
 const SORTED_TEXT_MAX = 1 << 10;
 const isSlowToCompare = (value) =>
@@ -224,7 +240,7 @@ const isSlowToCompare = (value) =>
 const compareTexts = (a, b) => {
   const left = toText(a),
     right = toText(b);
-  if (left.length > QUICK_LENGTH_MAX && right.length > QUICK_LENGTH_MAX) announceWork();
+  countWork(left.length < right.length ? left.length : right.length, 0.25);
   return left < right ? -1 : left > right ? 1 : 0;
 };
 for (const name of ["sort", "toSorted"])
@@ -233,7 +249,7 @@ for (const name of ["sort", "toSorted"])
     name,
     (original) =>
       function (compare) {
-        checkLength(name, this);
+        checkLength(name, this, SORT_UNITS);
         let order = compare;
         if (compare === undefined && this != null)
           for (let i = 0, length = this.length; i < length && order === undefined; i++)
@@ -267,18 +283,42 @@ replaceMethod(
 // What makes long texts, or takes them apart, at once.
 const announceLength = (original) =>
   function (count, ...more) {
-    if (count > QUICK_LENGTH_MAX) announceWork();
+    countWork(+count);
     return apply(original, this, [count, ...more]);
   };
 for (const name of ["repeat", "padStart", "padEnd"]) replaceMethod(String.prototype, name, announceLength);
+// What visits each character of a text.
+const countText = (name) => (original) =>
+  function (...args) {
+    const text = stringThis(this, name);
+    countWork(text.length, 4);
+    return apply(original, text, args);
+  };
+for (const name of ["isWellFormed", "toLowerCase", "toUpperCase", "toWellFormed", "trim", "trimEnd", "trimStart"])
+  replaceMethod(String.prototype, name, countText(name));
+for (const name of ["decodeURI", "decodeURIComponent", "encodeURI", "encodeURIComponent", "escape", "unescape"])
+  replaceMethod(
+    globalThis,
+    name,
+    (original) =>
+      (value) => {
+        const text = `${value}`;
+        countWork(text.length, 8);
+        return original(text);
+      },
+  );
 replaceMethod(JSON, "parse", (original) => function parse(text, ...more) {
-  if (typeof text === "string" && text.length > QUICK_LENGTH_MAX) announceWork();
-  return apply(original, this, [text, ...more]);
+  const json = `${text}`;
+  countWork(json.length, 4);
+  return apply(original, this, [json, ...more]);
 });
 replaceMethod(JSON, "stringify", (original) => function stringify(value, replacer, space) {
   // Every index of a list of names is read before anything is written.
   if (isArray(replacer)) checkLength("JSON.stringify", replacer);
-  return apply(original, this, [value, replacer, space]);
+  const json = apply(original, this, [value, replacer, space]);
+  // Its length is known only now.
+  if (json !== undefined) countWork(json.length);
+  return json;
 });
 replaceMethod(
   String,
@@ -305,8 +345,8 @@ replaceMethod(
   (original) =>
     function normalize(form) {
       const text = stringThis(this, "normalize");
+      countWork(text.length, 16);
       if (text.length > MARKS_MAX) {
-        if (text.length > QUICK_LENGTH_MAX) announceWork();
         manyMarks ??= new PrimordialRegExp(`[\\p{M}\\uff9e\\uff9f]{${MARKS_MAX}}`, "u");
         if (testRegExp(manyMarks, text))
           throw new PrimordialRangeError(`normalize: a letter has more than ${MARKS_MAX} marks`);
@@ -332,13 +372,26 @@ for (const name of [
     (original) =>
       function (...args) {
         if (ArrayBuffer.isView(this)) {
-          if (name === "sort" || name === "toSorted") checkLength(name, this);
-          else if (this.length > QUICK_LENGTH_MAX) announceWork();
+          if (name === "sort" || name === "toSorted") checkLength(name, this, SORT_UNITS);
+          else countWork(this.length, name === "join" ? 16 : 1);
         }
         return apply(original, this, args);
       },
   );
 
+// Operators on big integers cannot be replaced, so a call on the thread of its connection gets none. `harden.js` does the same
+// for the constructors.
+const useBigIntegers = host.useBigIntegers;
+for (const name of ["getBigInt64", "getBigUint64", "setBigInt64", "setBigUint64"])
+  replaceMethod(
+    DataView.prototype,
+    name,
+    (original) =>
+      function (...args) {
+        useBigIntegers();
+        return apply(original, this, args);
+      },
+  );
 // Decimal digits of a number of n bits take n² steps.
 const BIGINT_HEX_DIGITS_MAX = 1 << 15;
 const bigIntHex = uncurry(BigInt.prototype.toString);

@@ -216,6 +216,7 @@ const start = (args, request) => {
     isClean = true;
   }
   isActive = true;
+  unannouncedWork = 0;
   callSignal = undefined;
   callRequest = undefined;
   requestText = request;

@@ -115,4 +115,18 @@ for (const sample of [
 ])
   harden(getPrototypeOf(sample));
 harden(ctx);
+for (const name of ["BigInt", "BigInt64Array", "BigUint64Array"]) {
+  const constructor = globalThis[name];
+  defineProperty(globalThis, name, {
+    configurable: true,
+    enumerable: false,
+    get() {
+      useBigIntegers();
+      return constructor;
+    },
+    set(replacement) {
+      install(globalThis, name, replacement);
+    },
+  });
+}
 return ObjectFreeze({ register, describe, start, settle, deliver, cancel });

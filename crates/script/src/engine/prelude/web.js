@@ -6,6 +6,7 @@ install(globalThis, "global", globalThis);
 const hostEncode = host.encodeUtf8,
   fromCharCode = String.fromCharCode;
 const hostDecode = (bytes, isFatal) => {
+  countWork(bytes.length, 4);
   let latin1 = "";
   for (let at = 0; at < bytes.length; at += 8192)
     latin1 += apply(fromCharCode, undefined, bytes.subarray(at, at + 8192));
@@ -16,7 +17,9 @@ class TextEncoder {
     return "utf-8";
   }
   encode(text = "") {
-    return hostEncode(toWellFormed(toText(text)));
+    const well = toWellFormed(toText(text));
+    countWork(well.length, 4);
+    return hostEncode(well);
   }
   encodeInto(text, target) {
     const well = toWellFormed(toText(text));

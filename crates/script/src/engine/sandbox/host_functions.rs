@@ -37,6 +37,8 @@ pub(super) struct Shared {
     memory_rejections: Cell<u32>,
     /// The call is about to do something that may take long, on the thread of its connection.
     pub(super) must_leave: Cell<bool>,
+    /// Code has reached for big integers, whose operators cannot be interrupted.
+    pub(super) uses_big_integers: Cell<bool>,
 }
 
 #[derive(Default)]
@@ -75,6 +77,7 @@ impl Shared {
             has_null_rejection: Cell::new(false),
             memory_rejections: Cell::new(0),
             must_leave: Cell::new(false),
+            uses_big_integers: Cell::new(false),
         }
     }
 
@@ -85,12 +88,22 @@ impl Shared {
     /// The call is about to do something that takes long and cannot be interrupted. `Err` is the text of the error to throw;
     /// what the handler makes of it does not matter.
     fn announce_work(&self) -> Result<(), &'static str> {
-        if self.meter.counts_polls() {
-            self.must_leave.set(true);
-            return Err("the call continues on another thread");
-        }
+        self.leave_if_quick()?;
         // The interpreter asks after thousands of steps, and each of them may be such work.
         if self.meter.must_stop() { Err("the call has no processor time left") } else { Ok(()) }
+    }
+
+    fn use_big_integers(&self) -> Result<(), &'static str> {
+        self.uses_big_integers.set(true);
+        self.leave_if_quick()
+    }
+
+    fn leave_if_quick(&self) -> Result<(), &'static str> {
+        if !self.meter.counts_polls() {
+            return Ok(());
+        }
+        self.must_leave.set(true);
+        Err("the call continues on another thread")
     }
 
     pub(super) fn track_rejection(&self, reason: &Value<'_>, is_handled: bool) {
@@ -335,6 +348,10 @@ pub(super) fn host_object<'js>(
     let own = shared.clone();
     let announce = move |ctx: Ctx<'js>| own.announce_work().map_err(|message| throw(&ctx, message));
     host.set("announceWork", Function::new(ctx.clone(), announce)?)?;
+    let own = shared.clone();
+    let use_big_integers =
+        move |ctx: Ctx<'js>| own.use_big_integers().map_err(|message| throw(&ctx, message));
+    host.set("useBigIntegers", Function::new(ctx.clone(), use_big_integers)?)?;
     let own = shared.clone();
     host.set("fail", Function::new(ctx.clone(), move |description: String| own.fail(&description))?)?;
     // A copy counts towards the memory of the call.
