@@ -298,9 +298,14 @@ fn render_key(out: &mut String, table: &TableFacts, columns: &TableColumns<'_>) 
         *out += "# The key column. No column is unique, so rows can only be listed.\n";
         return false;
     }
-    *out += match table.key_is_declared {
-        true => "# The primary key of the table.\n",
-        false => "# The key column: the first one that is unique in the current rows.\n",
+    // Another reading of the rows may have other columns, and rows without a value in this one.
+    let is_doubtful = table.layout_notes.iter().any(LayoutNote::is_about_rows);
+    *out += match (table.key_is_declared, is_doubtful) {
+        (true, _) => "# The primary key of the table.\n",
+        (false, false) => "# The key column: the first one that is unique in the current rows.\n",
+        (false, true) => {
+            "# The key column, found anew in each reading: the first one that is unique in the current rows. Write it once the rows are right.\n#"
+        }
     };
     let parts: Vec<String> = table.key.iter().map(|at| columns.manifest_name(*at)).collect();
     match parts.as_slice() {

@@ -205,6 +205,21 @@ pub struct LayoutNote {
 }
 
 impl LayoutNote {
+    /// Whether another reading has other rows or other names.
+    pub fn is_about_rows(&self) -> bool {
+        match self.kind {
+            LayoutNoteKind::LeftOut | LayoutNoteKind::Doubt | LayoutNoteKind::DoubtfulHeader => true,
+            LayoutNoteKind::Gaps
+            | LayoutNoteKind::DoubtfulYears
+            | LayoutNoteKind::DoubtfulNumbers
+            | LayoutNoteKind::DoubtfulDates
+            | LayoutNoteKind::DoubtfulValues
+            | LayoutNoteKind::DoubtfulPoints
+            | LayoutNoteKind::AssumedNull
+            | LayoutNoteKind::AssumedShortRows => false,
+        }
+    }
+
     /// Whether the setting belongs to a field.
     pub fn is_about_field(&self) -> bool {
         match self.kind {
@@ -373,12 +388,19 @@ pub struct ColumnFacts {
 pub struct AmbiguousFormat {
     /// At least two; or a single one that is doubtful, because the values may as well be codes, or lack a currency.
     pub formats: Vec<ColumnFormat>,
-    /// The first value, and where it is.
+    /// The first value that shows it, and where it is. Of a file that is read only once, the first of all.
     pub first_value: String,
     pub first_location: String,
 }
 
 impl AmbiguousFormat {
+    /// Whether a value shows why the formats are ambiguous: it means different things in two of them.
+    pub fn is_shown_by(formats: &[ColumnFormat], value: &str) -> bool {
+        let mut meanings = formats.iter().map(|format| format.parse(value));
+        let first = meanings.next();
+        formats.len() < 2 || meanings.any(|meaning| Some(meaning) != first)
+    }
+
     /// Whether the values are numbers in every reading, which are unique by accident and identify nothing.
     pub fn is_number(&self) -> bool {
         self.formats.iter().all(|format| matches!(format, ColumnFormat::Number(_)))

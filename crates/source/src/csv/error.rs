@@ -309,7 +309,11 @@ fn field_count_text(fields: usize) -> String {
 }
 
 fn unknown_encoding_help(guesses: &[EncodingGuess]) -> String {
-    let guess = |guess: &EncodingGuess| format!("`encoding = \"{}\"` (`{}`)", guess.label, guess.line);
+    let guess = |guess: &EncodingGuess| match guess.line.is_empty() {
+        // What is not ASCII is beyond the part of the file that was looked at.
+        true => format!("`encoding = \"{}\"`", guess.label),
+        false => format!("`encoding = \"{}\"` (`{}`)", guess.label, guess.line),
+    };
     let guesses: Vec<String> = guesses.iter().map(guess).collect();
     match guesses.is_empty() {
         true => "save it as UTF-8, or set `encoding` for its source in the manifest".into(),

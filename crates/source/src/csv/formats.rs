@@ -69,8 +69,9 @@ pub(super) trait ColumnScan {
     /// Shows every value to the open columns, which are in ascending order, and removes those that are hopeless.
     fn scan(&mut self, open: &mut Vec<OpenColumn<'_>>) -> Result<(), Self::Error>;
 
-    /// The first value of a column that was scanned, and its line.
-    fn first_value(&mut self, position: usize) -> Option<(usize, String)>;
+    /// The first value of a column that was scanned, and its line. `is_shown_by` chooses among all of them, where they can be
+    /// read again.
+    fn first_value(&mut self, position: usize, is_shown_by: &dyn Fn(&str) -> bool) -> Option<(usize, String)>;
 }
 
 /// Reads the columns that may have a format once more. `declared` are the formats for a column of this type.
@@ -135,7 +136,8 @@ fn decide<S: ColumnScan>(
         formats[position] = match inference.finish() {
             FormatOutcome::Inferred(format, data_type) => InferredFormat::Format(format, data_type),
             FormatOutcome::Ambiguous(formats) => {
-                let (line, first_value) = scan.first_value(position).unwrap_or_default();
+                let is_shown_by = |text: &str| AmbiguousFormat::is_shown_by(&formats, text);
+                let (line, first_value) = scan.first_value(position, &is_shown_by).unwrap_or_default();
                 let first_location = format!("line {line}");
                 InferredFormat::Ambiguous(AmbiguousFormat { formats, first_value, first_location })
             }

@@ -2,7 +2,7 @@
 
 use encoding_rs::{
     BIG5, EUC_JP, EUC_KR, Encoding, GB18030, IBM866, KOI8_R, SHIFT_JIS, WINDOWS_874, WINDOWS_1250,
-    WINDOWS_1251, WINDOWS_1253, WINDOWS_1255, WINDOWS_1256,
+    WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1255, WINDOWS_1256,
 };
 
 /// More bytes than this tell nothing new.
@@ -11,6 +11,8 @@ const SAMPLE_LINE_CHARS_MAX: usize = 40;
 const GUESSES_MAX: usize = 2;
 /// A guess that is so much worse than the best one is left out.
 const SCORE_GAP_MAX: f64 = 0.5;
+/// Text of a language that uses the encoding has a higher score.
+const CLEAR_SCORE_MIN: f64 = 1.0;
 
 /// Among equals the first is preferred.
 const CANDIDATES: [&Encoding; 13] = [
@@ -40,6 +42,15 @@ const UNDEFINED: [u8; 5] = [0x81, 0x8d, 0x8f, 0x90, 0x9d];
 pub(super) struct EncodingGuess {
     pub(super) label: String,
     pub(super) line: String,
+}
+
+impl EncodingGuess {
+    fn new(encoding: &'static Encoding, text: &str) -> Self {
+        let line = text.lines().find(|line| !line.is_ascii()).unwrap_or_default();
+        let is_shown = |c: &char| !c.is_control();
+        let line = line.chars().filter(is_shown).take(SAMPLE_LINE_CHARS_MAX).collect();
+        Self { label: encoding.name().to_lowercase(), line }
+    }
 }
 
 /// Where a text is found not to be Windows-1252.
@@ -88,12 +99,18 @@ pub(super) fn guess_encodings(bytes: &[u8]) -> Vec<EncodingGuess> {
         };
         let score = score(encoding, &text);
         if score > 0.0 {
-            let line = text.lines().find(|line| !line.is_ascii()).unwrap_or_default();
-            let line = line.chars().take(SAMPLE_LINE_CHARS_MAX).collect();
-            guesses.push((score, EncodingGuess { label: encoding.name().to_lowercase(), line }));
+            guesses.push((score, EncodingGuess::new(encoding, &text)));
         }
     }
     guesses.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    if guesses.first().is_none_or(|(score, _)| *score < CLEAR_SCORE_MIN) {
+        // Most probably Western European with some characters that were damaged before: it reads every byte.
+        guesses.truncate(GUESSES_MAX - 1);
+        let (text, _) = WINDOWS_1252.decode_without_bom_handling(sample);
+        let mut all = vec![EncodingGuess::new(WINDOWS_1252, &text)];
+        all.extend(guesses.into_iter().map(|(_, guess)| guess));
+        return all;
+    }
     let best = guesses.first().map_or(0.0, |(score, _)| *score);
     let near = guesses.into_iter().take_while(|(score, _)| best - score <= SCORE_GAP_MAX);
     near.map(|(_, guess)| guess).take(GUESSES_MAX).collect()

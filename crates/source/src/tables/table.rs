@@ -91,18 +91,19 @@ pub(super) struct ColumnFindings {
 }
 
 impl ColumnFindings {
-    /// `first` returns the first text that is not blank, and where it is.
+    /// `first` returns the first text that is not blank and shows the ambiguity, and where it is.
     pub(super) fn new(
         profile: TableColumnProfile,
         null_texts: Vec<String>,
         outcome: FormatOutcome,
-        first: impl FnOnce() -> Option<(String, String)>,
+        first: impl FnOnce(&dyn Fn(&str) -> bool) -> Option<(String, String)>,
     ) -> Self {
         let (mut format, mut ambiguous_format) = (None, None);
         match outcome {
             FormatOutcome::Inferred(found, data_type) => format = Some((found, data_type)),
             FormatOutcome::Ambiguous(formats) => {
-                let (first_value, first_location) = first().unwrap_or_default();
+                let is_shown_by = |text: &str| AmbiguousFormat::is_shown_by(&formats, text);
+                let (first_value, first_location) = first(&is_shown_by).unwrap_or_default();
                 ambiguous_format = Some(AmbiguousFormat { formats, first_value, first_location });
             }
             FormatOutcome::None => {}
@@ -374,7 +375,7 @@ impl Table {
                 true => self.infer_format(at, &null_texts, &declared),
                 false => FormatOutcome::None,
             };
-            let first = || self.first_text(at, &null_texts);
+            let first = |is_shown_by: &dyn Fn(&str) -> bool| self.first_text(at, &null_texts, is_shown_by);
             found.push(ColumnFindings::new(profile, null_texts.clone(), outcome, first));
         }
         for (column, findings) in self.columns.iter_mut().zip(found) {
@@ -417,10 +418,17 @@ impl Table {
     }
 
     /// The first text of a column, and where it is.
-    fn first_text(&self, column: usize, null_texts: &[String]) -> Option<(String, String)> {
+    fn first_text(
+        &self,
+        column: usize,
+        null_texts: &[String],
+        is_wanted: &dyn Fn(&str) -> bool,
+    ) -> Option<(String, String)> {
         (0..self.len()).find_map(|row| match self.value(row, column) {
             StoredValue::Text(text)
-                if !text.trim().is_empty() && !null_texts.iter().any(|null| null == text) =>
+                if !text.trim().is_empty()
+                    && !null_texts.iter().any(|null| null == text)
+                    && is_wanted(text) =>
             {
                 Some((text.to_owned(), self.cell_name(row, column)))
             }

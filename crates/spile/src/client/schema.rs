@@ -284,7 +284,13 @@ impl PatternProperty {
         let suffixes: Option<Vec<&str>> = suffixes
             .map(|list| list.split('|').collect())
             .filter(|list: &Vec<&str>| list.iter().all(is_suffix));
-        suffixes.map_or_else(|| self.pattern.clone(), |list| format!("NAME_{}", list.join("|_")))
+        match (suffixes, self.pattern.as_str()) {
+            (Some(list), _) => format!("NAME_{}", list.join("|_")),
+            // Names of linked rows, and with them all suffixes.
+            (None, "[.]") => "LINK.NAME".to_owned(),
+            (None, "^.") => "NAME".to_owned(),
+            (None, pattern) => pattern.to_owned(),
+        }
     }
 }
 

@@ -252,7 +252,7 @@ impl ColumnScan for RowsOfFile<'_> {
         })
     }
 
-    fn first_value(&mut self, position: usize) -> Option<(usize, String)> {
+    fn first_value(&mut self, position: usize, _: &dyn Fn(&str) -> bool) -> Option<(usize, String)> {
         self.first_values[position].take()
     }
 }
