@@ -157,8 +157,9 @@ fn assert_overloaded(error: &Value, source: &str) {
 fn more_calls_than_a_database_takes_are_refused_with_its_name_and_a_time_to_wait() {
     for kind in KINDS {
         let place = TestDatabase::new(kind);
-        let server = start(&project(&place));
-        let observer = start(&project(&place));
+        let project = project(&place);
+        let server = start(&project);
+        let observer = start(&project);
         let holders = [begin_slow_call(&server), begin_slow_call(&server)];
         wait_for_running(&observer, 2, "both connections are taken");
         // 16 calls wait for each of them.
@@ -188,7 +189,8 @@ fn an_api_gets_no_more_requests_at_once_than_it_is_allowed_and_a_full_queue_refu
         now.fetch_sub(1, Ordering::SeqCst);
         ApiResponse::json("[]")
     });
-    let server = start(&api(&upstream.url(), "requests_max = 1"));
+    let project = api(&upstream.url(), "requests_max = 1");
+    let server = start(&project);
     // One runs and 64 wait.
     check_queue(&server, "list_orders", "api", 1 + 64 + 15, 15, || is_open.store(true, Ordering::SeqCst));
     assert_eq!(most.load(Ordering::SeqCst), 1, "requests at the same time");
@@ -197,7 +199,8 @@ fn an_api_gets_no_more_requests_at_once_than_it_is_allowed_and_a_full_queue_refu
 #[test]
 fn the_rate_limit_of_an_api_refuses_with_the_time_to_wait() {
     let upstream = ApiServer::start(|_| ApiResponse::json("[]"));
-    let server = start(&api(&upstream.url(), "rate_limit = \"1/minute\""));
+    let project = api(&upstream.url(), "rate_limit = \"1/minute\"");
+    let server = start(&project);
     assert_eq!(call(&server, "list_orders", &json!({}))["isError"], false);
     let refused = call(&server, "list_orders", &json!({}))["structuredContent"].clone();
     assert_overloaded(&refused, "api");
@@ -214,7 +217,8 @@ fn an_api_that_is_down_is_told_in_the_status_and_heals() {
         let gone = TcpListener::bind("127.0.0.1:0").expect("a free port");
         gone.local_addr().expect("an address")
     };
-    let server = start(&api(&format!("http://{address}"), ""));
+    let project = api(&format!("http://{address}"), "");
+    let server = start(&project);
     let result = call(&server, "list_orders", &json!({}));
     assert_eq!(result["structuredContent"]["code"], "source_unavailable", "{result}");
     assert_eq!(result["structuredContent"]["retryable"], true, "{result}");
