@@ -5,6 +5,8 @@
 
 mod pattern;
 
+use std::fmt;
+
 use crate::data_type::DataType;
 use crate::source::TableShape;
 
@@ -113,6 +115,16 @@ impl PathTemplate {
     }
 }
 
+/// As it is written in a manifest.
+impl fmt::Display for PathTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            write!(f, "/{segment}")?;
+        }
+        f.write_str(if self.has_final_slash { "/" } else { "" })
+    }
+}
+
 /// The body of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyTemplate {
@@ -140,6 +152,18 @@ impl BodyTemplate {
     }
 }
 
+impl BodyTemplate {
+    /// Whether a value of this name, and not a text with it, is a part of the body.
+    pub fn has_value(&self, wanted: &str) -> bool {
+        match self {
+            Self::Literal(_) | Self::Text(_) => false,
+            Self::Value(name) => name == wanted,
+            Self::Object(members) => members.iter().any(|(_, value)| value.has_value(wanted)),
+            Self::Array(items) => items.iter().any(|item| item.has_value(wanted)),
+        }
+    }
+}
+
 /// How a body is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BodyFormat {
@@ -162,6 +186,8 @@ pub struct RequestTemplate {
     pub body_format: BodyFormat,
     /// The header by which the API recognizes a repeated request.
     pub idempotency_header: Option<String>,
+    /// Arguments that callers may give as `null`, which the body then has. NULL leaves the members of others out.
+    pub nullable: Vec<String>,
     /// A JSON pointer to the text that says why a request was refused, which callers may read.
     pub error_pointer: Option<String>,
 }
@@ -176,6 +202,7 @@ impl RequestTemplate {
             body: None,
             body_format: BodyFormat::default(),
             idempotency_header: None,
+            nullable: Vec::new(),
             error_pointer: None,
         }
     }

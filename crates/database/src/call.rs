@@ -5,8 +5,13 @@ use std::time::{Duration, Instant};
 
 use contract::source::{CancelFlag, SourceError};
 
+use crate::error::unavailable;
+
 /// How soon a caller who has gone away is noticed.
 const CANCEL_CHECK: Duration = Duration::from_millis(20);
+
+/// An attempt to connect takes no longer, however much time its call has.
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +53,22 @@ impl<'a> CallLimits<'a> {
                 return reason;
             }
             tokio::time::sleep(self.next_check()).await;
+        }
+    }
+
+    /// Waits for an attempt to connect.
+    pub(crate) async fn connect<T, E>(
+        &self,
+        attempt: impl Future<Output = Result<T, E>>,
+        connect_error: impl FnOnce(E) -> SourceError,
+    ) -> Result<T, SourceError> {
+        tokio::select! {
+            biased;
+            reason = self.stopped() => Err(reason),
+            connected = tokio::time::timeout(CONNECT_MAX, attempt) => match connected {
+                Ok(connected) => connected.map_err(connect_error),
+                Err(_) => Err(unavailable("connecting took too long")),
+            }
         }
     }
 }

@@ -40,20 +40,14 @@ impl Pool {
         self.check_caller(identity)?;
         let mut has_passed_rows = false;
         let mut read = |connection: &mut dyn Connection| -> Result<(), DbError> {
-            connection.begin_read(identity, limits)?;
-            let ran = connection.run(sql, limits, &mut |values| {
+            let ran = connection.read_in_transaction(identity, sql, limits, &mut |values| {
                 has_passed_rows = true;
                 row(values)
             });
             match ran {
                 // It cannot begin again.
                 Err(DbError::Lost { detail }) if has_passed_rows => Err(unavailable(detail).into()),
-                Err(error) => Err(error),
-                // A connection that cannot roll back is not used again; the rows were read.
-                Ok(_) => {
-                    let _ = connection.roll_back();
-                    Ok(())
-                }
+                ran => ran,
             }
         };
         self.with_connection(limits, |connection| {

@@ -121,6 +121,15 @@ pub(crate) trait Connection: Send {
     /// Begins a transaction that may write, as a caller if there is one.
     fn begin(&mut self, identity: Option<&SourceIdentity>, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
+    /// Runs a statement in a transaction that only reads, as a caller if there is one, and rolls it back.
+    fn read_in_transaction(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        sql: &Sql,
+        limits: &CallLimits<'_>,
+        row: &mut OnRow<'_>,
+    ) -> Result<(), DbError>;
+
     /// Changes the role until the transaction ends; `None` is the role of the connection.
     fn set_role(&mut self, role: Option<&str>, limits: &CallLimits<'_>) -> Result<(), DbError>;
 
@@ -148,9 +157,25 @@ pub(crate) trait Connection: Send {
     fn is_in_transaction(&self) -> bool;
 }
 
+/// Reads in a transaction with a round trip for each of its parts.
+pub(crate) fn read_step_by_step(
+    connection: &mut dyn Connection,
+    identity: Option<&SourceIdentity>,
+    sql: &Sql,
+    limits: &CallLimits<'_>,
+    row: &mut OnRow<'_>,
+) -> Result<(), DbError> {
+    connection.begin_read(identity, limits)?;
+    connection.run(sql, limits, row)?;
+    // A connection that cannot roll back is not used again; the rows were read.
+    let _ = connection.roll_back();
+    Ok(())
+}
+
 /// Opens connections.
 pub(crate) trait Engine: Send + Sync {
-    fn connect(&self) -> Result<Box<dyn Connection>, SourceError>;
+    /// Fails with [`SourceError::Cancelled`] or [`SourceError::Timeout`] if the call ends first, and only then.
+    fn connect(&self, limits: &CallLimits<'_>) -> Result<Box<dyn Connection>, SourceError>;
 
     /// Reads the one row that a statement returns, without occupying a thread; `None` if the engine cannot.
     fn read_quickly(&self, _sql: Sql, _columns: Arc<[Column]>) -> Option<QuickReadFuture> {

@@ -1,4 +1,6 @@
 //! A bounded pool of connections: at most so many, a bounded queue before them, and a source that heals by itself.
+//!
+//! Connections that nobody uses are closed by a thread that exists only while there are some.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -34,12 +36,21 @@ pub(crate) struct Pool {
     engine: Box<dyn Engine>,
     connections_max: usize,
     unasked_max: Duration,
+    idle_max: Duration,
     /// Who calls are in the database.
     pub(crate) callers: CallerMode,
-    state: Mutex<PoolState>,
-    freed: Condvar,
+    shared: Arc<Shared>,
     /// Whether the database may be another one than when its catalog was read, or could not be reached since.
     is_suspicious: AtomicBool,
+}
+
+/// What the pool and the thread that closes unused connections share.
+#[derive(Default)]
+struct Shared {
+    state: Mutex<PoolState>,
+    freed: Condvar,
+    /// Wakes the thread that closes unused connections, when the pool ends.
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -49,6 +60,50 @@ struct PoolState {
     open: usize,
     waiting: usize,
     outage: Option<Outage>,
+    /// Whether there is a thread that closes unused connections.
+    is_watched: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes connections that were unused for too long, until there are no unused ones.
+    fn close_unused(&self, idle_max: Duration) {
+        let mut state = self.state();
+        loop {
+            let closed = state.take_expired(Instant::now(), idle_max);
+            if !closed.is_empty() {
+                drop(state);
+                // Outside the lock: closing may talk to the network.
+                drop(closed);
+                state = self.state();
+                continue;
+            }
+            let Some((since, _)) = state.idle.first() else {
+                state.is_watched = false;
+                return;
+            };
+            let left = idle_max.saturating_sub(since.elapsed());
+            state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl PoolState {
+    /// Takes the connections that were unused for so long out of the pool.
+    fn take_expired(&mut self, now: Instant, idle_max: Duration) -> Vec<(Instant, Box<dyn Connection>)> {
+        let is_expired = |(since, _): &(Instant, _)| now.saturating_duration_since(*since) >= idle_max;
+        let expired = self.idle.partition_point(is_expired);
+        self.open -= expired;
+        self.idle.drain(..expired).collect()
+    }
+
+    fn take_idle(&mut self) -> Vec<(Instant, Box<dyn Connection>)> {
+        self.open -= self.idle.len();
+        std::mem::take(&mut self.idle)
+    }
 }
 
 /// The database could not be reached.
@@ -72,9 +127,9 @@ impl Pool {
             engine,
             connections_max,
             unasked_max: UNASKED_MAX,
+            idle_max: IDLE_MAX,
             callers,
-            state: Mutex::default(),
-            freed: Condvar::new(),
+            shared: Arc::default(),
             is_suspicious: AtomicBool::new(false),
         }
     }
@@ -90,7 +145,7 @@ impl Pool {
     }
 
     fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state()
     }
 
     /// Runs `work`, a second time if the connection was one that had been closed meanwhile. `work` must be able to begin
@@ -127,7 +182,7 @@ impl Pool {
                 let unused = since.elapsed();
                 let mut pooled = Pooled { pool: self, connection: Some(connection), is_reused: true };
                 if unused < self.unasked_max
-                    || (unused < IDLE_MAX && pooled.answers(&limits.at_most(ANSWER_MAX)))
+                    || (unused < self.idle_max && pooled.answers(&limits.at_most(ANSWER_MAX)))
                 {
                     return Ok(pooled);
                 }
@@ -143,21 +198,21 @@ impl Pool {
                 }
                 state.open += 1;
                 drop(state);
-                return self.connect();
+                return self.connect(limits);
             }
             if state.waiting >= self.connections_max * WAITING_PER_CONNECTION || started.elapsed() > WAIT_MAX
             {
                 return Err(SourceError::Overloaded { retry_after_ms: RETRY_AFTER_MS });
             }
             state.waiting += 1;
-            let waited = self.freed.wait_timeout(state, limits.next_check());
+            let waited = self.shared.freed.wait_timeout(state, limits.next_check());
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
             state.waiting -= 1;
         }
     }
 
-    fn connect(&self) -> Result<Pooled<'_>, SourceError> {
-        let connected = self.engine.connect();
+    fn connect(&self, limits: &CallLimits<'_>) -> Result<Pooled<'_>, SourceError> {
+        let connected = self.engine.connect(limits);
         let mut state = self.state();
         match connected {
             Ok(connection) => {
@@ -165,6 +220,12 @@ impl Pool {
                     self.is_suspicious.store(true, Ordering::Relaxed);
                 }
                 Ok(Pooled { pool: self, connection: Some(connection), is_reused: false })
+            }
+            // The call ended before the database answered: that says nothing about the database.
+            Err(error @ (SourceError::Cancelled | SourceError::Timeout)) => {
+                state.open -= 1;
+                self.shared.freed.notify_one();
+                Err(error)
             }
             Err(error) => {
                 if state.outage.is_none() {
@@ -177,21 +238,34 @@ impl Pool {
                 let retry_at = Instant::now() + pause.mul_f64(0.5 + random as f64 / 2000.0);
                 state.outage = Some(Outage { error: error.clone(), pause, retry_at });
                 state.open -= 1;
-                self.freed.notify_one();
+                self.shared.freed.notify_one();
                 Err(error)
             }
         }
     }
 
     fn close_idle(&self) {
-        let closed = {
-            let mut state = self.state();
-            let closed = std::mem::take(&mut state.idle);
-            state.open -= closed.len();
-            closed
-        };
+        let closed = self.state().take_idle();
         // Outside the lock: closing may talk to the network.
         drop(closed);
+    }
+
+    /// Makes sure that there is a thread that closes unused connections.
+    fn watch_idle(&self, state: &mut PoolState) {
+        if state.is_watched {
+            return;
+        }
+        let (shared, idle_max) = (Arc::clone(&self.shared), self.idle_max);
+        let thread = std::thread::Builder::new().name("database-idle".to_owned());
+        // Without a thread, the connection stays open until somebody uses it.
+        state.is_watched = thread.spawn(move || shared.close_unused(idle_max)).is_ok();
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.close_idle();
+        self.shared.ended.notify_all();
     }
 }
 
@@ -200,7 +274,7 @@ impl Pooled<'_> {
     fn close(mut self) {
         let closed = self.connection.take();
         self.pool.state().open -= 1;
-        self.pool.freed.notify_one();
+        self.pool.shared.freed.notify_one();
         // Outside the lock: closing may talk to the network.
         drop(closed);
     }
@@ -230,11 +304,12 @@ impl Drop for Pooled<'_> {
         let mut state = self.pool.state();
         if connection.is_usable() {
             state.idle.push((Instant::now(), connection));
+            self.pool.watch_idle(&mut state);
         } else {
             state.open -= 1;
         }
         drop(state);
-        self.pool.freed.notify_one();
+        self.pool.shared.freed.notify_one();
     }
 }
 
@@ -245,6 +320,9 @@ mod tests {
 
     use super::*;
     use crate::connection::{Description, OnRow};
+    use crate::mysql::MySql;
+    use crate::options::Options;
+    use crate::postgres::Postgres;
     use crate::schema::Schema;
     use contract::source::SourceIdentity;
 
@@ -262,7 +340,7 @@ mod tests {
     }
 
     impl Engine for Arc<Network> {
-        fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+        fn connect(&self, _: &CallLimits<'_>) -> Result<Box<dyn Connection>, SourceError> {
             self.opened.fetch_add(1, Ordering::Relaxed);
             Ok(Box::new(Line { network: Arc::clone(self), is_usable: true }))
         }
@@ -282,6 +360,16 @@ mod tests {
         }
 
         fn begin(&mut self, _: Option<&SourceIdentity>, _: &CallLimits<'_>) -> Result<(), DbError> {
+            Ok(())
+        }
+
+        fn read_in_transaction(
+            &mut self,
+            _: Option<&SourceIdentity>,
+            _: &Sql,
+            _: &CallLimits<'_>,
+            _: &mut OnRow<'_>,
+        ) -> Result<(), DbError> {
             Ok(())
         }
 
@@ -334,8 +422,8 @@ mod tests {
             (UNASKED_MAX, true, 1, 0),
         ] {
             let network = Arc::new(Network::default());
-            let pool = Pool::new(Box::new(Arc::clone(&network)), 1, CallerMode::Connection);
-            let pool = Pool { unasked_max, ..pool };
+            let mut pool = Pool::new(Box::new(Arc::clone(&network)), 1, CallerMode::Connection);
+            pool.unasked_max = unasked_max;
             let limits = CallLimits::new(None, Duration::from_secs(60));
             drop(pool.check_out(&limits).expect("a connection"));
             network.is_silent.store(is_silent, Ordering::Relaxed);
@@ -344,6 +432,61 @@ mod tests {
             assert_eq!(found, (opened, asked), "{unasked_max:?} {is_silent}");
             drop(second);
             assert_eq!(pool.state().open, 1, "{unasked_max:?} {is_silent}");
+        }
+    }
+
+    #[test]
+    fn connections_that_nobody_uses_are_closed() {
+        let network = Arc::new(Network::default());
+        let new = || Pool::new(Box::new(Arc::clone(&network)), 3, CallerMode::Connection);
+        let limits = CallLimits::new(None, Duration::from_secs(60));
+        let mut pool = new();
+        pool.idle_max = Duration::from_secs(3600);
+        let all: Vec<_> = (0..3).map(|_| pool.check_out(&limits).expect("a connection")).collect();
+        drop(all);
+        // One call after the other always uses the same one.
+        for _ in 0..3 {
+            drop(pool.check_out(&limits).expect("a connection"));
+        }
+        let mut state = pool.state();
+        assert!(state.is_watched);
+        let last = state.idle.last().expect("unused").0;
+        let expired = state.take_expired(last + pool.idle_max - Duration::from_nanos(1), pool.idle_max);
+        assert_eq!((expired.len(), state.idle.len(), state.open), (2, 1, 1));
+        drop(state);
+        // Nobody has to call for that, and it happens again and again.
+        let mut pool = new();
+        pool.idle_max = Duration::ZERO;
+        for _ in 0..3 {
+            drop(pool.check_out(&limits).expect("a connection"));
+            while pool.state().open > 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn connecting_ends_with_the_call_and_says_nothing_about_the_database() {
+        // Accepts connections and never says a word.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = silent.local_addr().expect("an address");
+        let gone = Arc::new(AtomicBool::new(true));
+        for kind in ["postgres", "mysql"] {
+            let options = Options::new(format!("{kind}://a:b@{address}/x"));
+            let engine: Box<dyn Engine> = match kind {
+                "postgres" => Box::new(Postgres::new(&options).expect("a URL")),
+                _ => Box::new(MySql::new(&options).expect("a URL")),
+            };
+            let pool = Pool::new(engine, 1, CallerMode::Connection);
+            let soon = || CallLimits::new(None, Duration::from_millis(50));
+            assert!(matches!(pool.check_out(&soon()).map(drop), Err(SourceError::Timeout)), "{kind}");
+            let limits = CallLimits::new(Some(&gone), Duration::from_secs(60));
+            // The queue looks before it connects, and so does whoever connects while it waits.
+            for ended in [pool.check_out(&limits).map(drop), pool.engine.connect(&limits).map(drop)] {
+                assert!(matches!(ended, Err(SourceError::Cancelled)), "{kind} {ended:?}");
+            }
+            let state = pool.state();
+            assert_eq!((state.open, state.outage.is_none()), (0, true), "{kind}");
         }
     }
 }

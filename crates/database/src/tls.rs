@@ -23,6 +23,20 @@ pub(crate) fn client_config(ca_file: Option<&Path>) -> Result<Arc<ClientConfig>,
     Ok(Arc::new(config))
 }
 
+/// The certificates of the system's authorities, for a driver that verifies certificates itself. Those that nobody can read are left
+/// out: systems have some.
+pub(crate) fn system_roots() -> Result<Vec<CertificateDer<'static>>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let usable: Vec<_> = found.certs.into_iter().filter(|one| roots.add(one.clone()).is_ok()).collect();
+    if usable.is_empty() {
+        let errors: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        let errors = errors.join(", ");
+        return Err(format!("the system has no certificates of authorities; set `ca_file`: {errors}"));
+    }
+    Ok(usable)
+}
+
 fn read_roots(file: &Path) -> Result<RootCertStore, String> {
     let shown = file.display();
     let certificates = CertificateDer::pem_file_iter(file)

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use url::Url;
 
 use crate::auth::{Credentials, sensitive};
-use crate::breaker::{Breaker, Pacer, with_jitter};
+use crate::breaker::{Breaker, Open, Pacer, with_jitter};
 use crate::encoding::{self, Unreadable};
 use crate::limits::{CANCEL_CHECK, CallLimits};
 use crate::render::{HttpRequest, append_query, is_below};
@@ -61,8 +61,8 @@ fn is_success(status: u16) -> bool {
 pub(crate) enum SendFailure {
     /// No answer. `may_have_arrived`: the request may have had an effect.
     Unreachable { detail: String, may_have_arrived: bool },
-    /// The API did not answer before, and is left alone for a while.
-    Down { detail: String },
+    /// The API did not answer before, or this endpoint failed, and is left alone for a while.
+    Down(Open),
     /// Too many requests wait, or the rate limit of the source is reached.
     Overloaded { retry_after_ms: u64 },
     /// A response with this status whose body cannot be used. `reason` is a clause.
@@ -78,10 +78,14 @@ pub(crate) enum SendFailure {
 impl SendFailure {
     pub(crate) fn into_source_error(self) -> SourceError {
         match self {
-            Self::Unreachable { detail, .. } | Self::Down { detail } => SourceError::Unavailable {
-                message: "the API does not answer; try again later".to_owned(),
-                detail,
-            },
+            Self::Unreachable { detail, .. } | Self::Down(Open { is_host: true, detail }) => {
+                let message = "the API does not answer; try again later".to_owned();
+                SourceError::Unavailable { message, detail }
+            }
+            Self::Down(Open { is_host: false, detail }) => {
+                let message = "this part of the API fails again and again; try again later".to_owned();
+                SourceError::Unavailable { message, detail }
+            }
             Self::Overloaded { retry_after_ms } => SourceError::Overloaded { retry_after_ms },
             Self::Unreadable { reason, is_too_large: true, .. } => {
                 SourceError::TooMuchToRead { message: format!("a response of the API {reason}") }
@@ -176,9 +180,14 @@ impl RestClient {
         &self.0.base
     }
 
-    /// The last failure, if no request succeeded since.
+    /// What fails, as a sentence for the operator.
     pub(crate) fn failure(&self) -> Option<String> {
         self.0.breaker.failure()
+    }
+
+    /// Whether something began to fail or works again, since the last time this was asked.
+    pub(crate) fn take_change(&self) -> bool {
+        self.0.breaker.take_change()
     }
 
     /// Sends one request, again if that is harmless and useful.
@@ -266,7 +275,7 @@ impl ClientInner {
             let backoff = with_jitter(BACKOFF_MIN * 2_u32.pow(attempt));
             let pause = match &sent {
                 Ok(response) => {
-                    self.judge(response);
+                    self.judge(&request.endpoint, response);
                     match response.status {
                         401 if !token_refused && self.credentials.refused().await => {
                             token_refused = true;
@@ -281,7 +290,7 @@ impl ClientInner {
                     }
                 }
                 Err(SendFailure::Unreachable { detail, may_have_arrived }) => {
-                    self.breaker.failed(Instant::now(), detail);
+                    self.breaker.unreachable(Instant::now(), detail);
                     // A request that never arrived is harmless to repeat, whatever it is.
                     if !*may_have_arrived && attempt < ATTEMPTS_MAX && Instant::now() + backoff < deadline {
                         tokio::time::sleep(backoff).await;
@@ -299,11 +308,10 @@ impl ClientInner {
         }
     }
 
-    /// A response is a sign of life, unless a gateway says that nobody is behind it.
-    fn judge(&self, response: &HttpResponse) {
+    fn judge(&self, endpoint: &str, response: &HttpResponse) {
         match response.status {
-            500..=599 => self.breaker.failed(Instant::now(), &format!("status {}", response.status)),
-            _ => self.breaker.succeeded(),
+            status @ 500..=599 => self.breaker.endpoint_failed(endpoint, Instant::now(), status),
+            _ => self.breaker.succeeded(endpoint),
         }
     }
 
@@ -313,7 +321,7 @@ impl ClientInner {
         deadline: Instant,
         is_sent: &AtomicBool,
     ) -> Result<HttpResponse, SendFailure> {
-        self.breaker.check(Instant::now()).map_err(|detail| SendFailure::Down { detail })?;
+        self.breaker.check(&request.endpoint, Instant::now()).map_err(SendFailure::Down)?;
         let _permit = self.permit().await?;
         let slot = self.pacer.take_slot(Instant::now(), SLOT_WAIT_MAX);
         let wait =

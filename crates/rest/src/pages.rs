@@ -11,7 +11,7 @@ mod records;
 use std::collections::HashSet;
 
 use contract::manifest::rest::{ListEndpoint, ListFormat, PageStyle};
-use contract::request::Method;
+use contract::request::{Method, PathTemplate};
 use contract::source::{SourceError, TableOptions};
 use json::{Doc, Node, NodeKind};
 use source::MemoryRows;
@@ -81,7 +81,7 @@ pub(crate) fn read_list(read: &ListRead<'_>, limits: &CallLimits<'_>) -> Result<
     let options = read.options.clone();
     match read.endpoint.format {
         ListFormat::Csv => {
-            let response = get(read.client, url, limits)?;
+            let response = get(read, url, limits)?;
             if response::is_html(&response.body) {
                 return Err(incompatible("the API returned HTML instead of CSV", "see `format`"));
             }
@@ -89,7 +89,7 @@ pub(crate) fn read_list(read: &ListRead<'_>, limits: &CallLimits<'_>) -> Result<
             MemoryRows::csv(read.name, response.body, options)
         }
         ListFormat::JsonLines => {
-            let response = get(read.client, url, limits)?;
+            let response = get(read, url, limits)?;
             check_single(read, &response)?;
             MemoryRows::json(read.name, records_of_lines(read, &response.body)?, options)
         }
@@ -134,7 +134,7 @@ fn read_pages(read: &ListRead<'_>, url: &Url, limits: &CallLimits<'_>) -> Result
         if number == bounds.pages_max {
             return Err(too_much(&format!("{} pages (`pages_max`)", bounds.pages_max), endpoint).into());
         }
-        let response = get(client, position.url(&url, endpoint), limits)?;
+        let response = get(read, position.url(&url, endpoint), limits)?;
         // Many APIs say so instead of sending an empty page.
         let is_empty = response.status == 204 && response.body.is_empty();
         let link = response.link.clone();
@@ -208,13 +208,23 @@ fn list_url(read: &ListRead<'_>) -> Result<Url, SourceError> {
     Ok(url)
 }
 
-pub(crate) fn reading(url: Url) -> HttpRequest {
-    HttpRequest { method: Method::Get, url, headers: Vec::new(), body: Vec::new(), is_repeatable: true }
+pub(crate) fn reading(path: &PathTemplate, url: Url) -> HttpRequest {
+    HttpRequest {
+        method: Method::Get,
+        endpoint: render::endpoint(Method::Get, path),
+        url,
+        headers: Vec::new(),
+        body: Vec::new(),
+        is_repeatable: true,
+    }
 }
 
-fn get(client: &RestClient, url: Url, limits: &CallLimits<'_>) -> Result<HttpResponse, SourceError> {
+fn get(read: &ListRead<'_>, url: Url, limits: &CallLimits<'_>) -> Result<HttpResponse, SourceError> {
     limits.check()?;
-    let response = client.send(reading(url), limits).map_err(SendFailure::into_source_error)?;
+    let response = read
+        .client
+        .send(reading(&read.endpoint.path, url), limits)
+        .map_err(SendFailure::into_source_error)?;
     match response::refusal(&response, None) {
         // 202, Accepted: the list is being made.
         None if response.status == 202 => Err(SourceError::Unavailable {

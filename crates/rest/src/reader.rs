@@ -199,7 +199,7 @@ impl CollectionReader {
         for (name, value) in &endpoint.query {
             append_query(&mut url, name, value);
         }
-        Some(reading(url))
+        Some(reading(&endpoint.path, url))
     }
 
     /// The record with this key, as JSON.

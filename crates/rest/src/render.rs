@@ -52,6 +52,8 @@ impl Values for NoValues {
 #[derive(Debug, Clone)]
 pub struct HttpRequest {
     pub method: Method,
+    /// What all requests of one template have in common: `GET /orders/{id}`.
+    pub endpoint: String,
     pub url: Url,
     /// Those of the template, in its order; then the idempotency header and the type of the body.
     pub headers: Vec<(String, String)>,
@@ -104,7 +106,7 @@ pub fn request(
     if let Some(template_body) = &template.body {
         let content_type = match template.body_format {
             BodyFormat::Json => {
-                if !body(&mut body_bytes, template_body, values)? {
+                if !body(&mut body_bytes, template_body, &template.nullable, values)? {
                     body_bytes.extend_from_slice(b"null");
                 }
                 "application/json"
@@ -118,7 +120,13 @@ pub fn request(
     }
     let is_repeatable = template.method.is_idempotent()
         || (template.idempotency_header.is_some() && idempotency_key.is_some());
-    Ok(HttpRequest { method: template.method, url, headers, body: body_bytes, is_repeatable })
+    let endpoint = endpoint(template.method, &template.path);
+    Ok(HttpRequest { method: template.method, endpoint, url, headers, body: body_bytes, is_repeatable })
+}
+
+/// The endpoint that requests of a template are sent to.
+pub(crate) fn endpoint(method: Method, path: &PathTemplate) -> String {
+    format!("{} {path}", method.as_str())
 }
 
 /// The URL of a path below `base`.
@@ -284,11 +292,17 @@ fn header(pattern: &TextPattern, values: &dyn Values) -> Result<String, RenderEr
 }
 
 /// Writes a body as JSON. Returns false, and writes nothing, for a value that is NULL.
-fn body(out: &mut Vec<u8>, template: &BodyTemplate, values: &dyn Values) -> Result<bool, RenderError> {
+fn body(
+    out: &mut Vec<u8>,
+    template: &BodyTemplate,
+    nullable: &[String],
+    values: &dyn Values,
+) -> Result<bool, RenderError> {
     match template {
         BodyTemplate::Literal(literal) => out.extend_from_slice(literal.as_bytes()),
         BodyTemplate::Value(name) => match values.get(name) {
             Some(value) if value.value != ValueRef::Null => write_json(out, value),
+            Some(_) if nullable.contains(name) => out.extend_from_slice(b"null"),
             Some(_) => return Ok(false),
             None => return Err(RenderError::new(name, "is not an argument of this request")),
         },
@@ -306,7 +320,7 @@ fn body(out: &mut Vec<u8>, template: &BodyTemplate, values: &dyn Values) -> Resu
                 }
                 json::write::string(out, name);
                 out.push(b':');
-                if !body(out, member, values)? {
+                if !body(out, member, nullable, values)? {
                     out.truncate(before);
                     is_first = out.last() == Some(&b'{');
                 }
@@ -319,7 +333,7 @@ fn body(out: &mut Vec<u8>, template: &BodyTemplate, values: &dyn Values) -> Resu
                 if at > 0 {
                     out.push(b',');
                 }
-                if !body(out, item, values)? {
+                if !body(out, item, nullable, values)? {
                     out.extend_from_slice(b"null");
                 }
             }

@@ -202,9 +202,12 @@ impl Source for RestSource {
         }))
     }
 
-    /// The last request failed, and no other one succeeded since. Sends nothing.
+    /// The last request had no answer, or an endpoint fails again and again. Sends nothing.
     fn diagnose(&self, _shape: Option<&TableShape>) -> Option<Diagnostic> {
-        let detail = self.client.failure()?;
-        Some(Diagnostic::error(format!("the API does not answer: {detail}")))
+        self.client.failure().map(Diagnostic::error)
+    }
+
+    fn take_suspicion(&self) -> bool {
+        self.client.take_change()
     }
 }

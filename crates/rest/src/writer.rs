@@ -103,6 +103,7 @@ impl RecordChange<'_> {
             endpoint.method.is_idempotent() || (endpoint.idempotency_header.is_some() && key.is_some());
         let request = HttpRequest {
             method: endpoint.method,
+            endpoint: render::endpoint(endpoint.method, &endpoint.path),
             url,
             headers,
             body: body.unwrap_or_default(),

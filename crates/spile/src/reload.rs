@@ -36,10 +36,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// After a read, data is left alone for this multiple of the time that the read took, up to the maximum.
 const BACKOFF_FACTOR: u32 = 10;
 const BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// A database that cannot be reached, or was another one than expected, is read again after a multiple of the time that it took.
-const DATABASE_BACKOFF_FACTOR: u32 = 2;
-const DATABASE_PAUSE_MIN: Duration = Duration::from_millis(500);
-const DATABASE_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A database or API that cannot be reached, or was another one than expected, is read again after a multiple of the time that it took.
+const NETWORK_BACKOFF_FACTOR: u32 = 2;
+const NETWORK_PAUSE_MIN: Duration = Duration::from_millis(500);
+const NETWORK_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// What to do with a change that breaks callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl WatchedProject {
         let stamp = ProjectStamp::capture(&self.path, &self.locations);
         if stamp == self.stamp {
             self.debounce.reset();
-            self.look_at_databases(server, breaking, listener, now);
+            self.look_at_network_sources(server, breaking, listener, now);
             return false;
         }
         let is_recent = stamp.is_recent(SystemTime::now());
@@ -229,8 +229,8 @@ impl WatchedProject {
         false
     }
 
-    /// Reads databases again that changed or came back, which no file shows.
-    fn look_at_databases(
+    /// Reads databases and APIs again that changed, went away or came back, which no file shows.
+    fn look_at_network_sources(
         &mut self,
         server: &Arc<Server>,
         breaking: BreakingChangePolicy,
@@ -239,8 +239,15 @@ impl WatchedProject {
     ) {
         self.is_suspicious |= self.build.sources.take_suspicion();
         let is_unreachable = || {
-            let has_database = self.locations.iter().any(|one| matches!(one, SourceLocation::Database(_)));
-            has_database && self.health.unavailable.iter().any(|one| !one.is_readable)
+            let is_remote =
+                |one: &SourceLocation| matches!(one, SourceLocation::Database(_) | SourceLocation::Rest(_));
+            if self.health.unavailable.is_empty() || !self.locations.iter().any(is_remote) {
+                return false;
+            }
+            // Whether an API that is open works again, calls find out.
+            let apis = self.build.sources.failing_apis();
+            let mut unreadable = self.health.unavailable.iter().filter(|one| !one.is_readable);
+            unreadable.any(|one| apis.iter().all(|api| api.name != one.name))
         };
         let is_wanted = self.is_suspicious || is_unreachable();
         if !is_wanted || self.backoff_until.is_some_and(|until| now < until) {
@@ -249,8 +256,7 @@ impl WatchedProject {
         self.is_suspicious = false;
         let started = Instant::now();
         self.reload(server, breaking, listener, true);
-        let pause =
-            (started.elapsed() * DATABASE_BACKOFF_FACTOR).clamp(DATABASE_PAUSE_MIN, DATABASE_PAUSE_MAX);
+        let pause = (started.elapsed() * NETWORK_BACKOFF_FACTOR).clamp(NETWORK_PAUSE_MIN, NETWORK_PAUSE_MAX);
         self.backoff_until = Some(Instant::now() + pause);
     }
 
@@ -297,7 +303,7 @@ impl WatchedProject {
             mut diagnostics,
             locations,
             has_manifest,
-            unavailable,
+            mut unavailable,
             source_count,
             lock_state,
             manifest,
@@ -318,9 +324,17 @@ impl WatchedProject {
             self.set_missing_unavailable(server);
             return self.keep_old(server, listener, &diagnostics);
         };
+        let build = Build::new(compiled, &self.build.state);
+        // An API with declared fields is opened without a request, so that only its calls show that it does not work.
+        for api in build.sources.failing_apis() {
+            if unavailable.iter().all(|one| one.name != api.name) {
+                let message = format!("calls of `{}` fail: {}", api.name, api.reason);
+                diagnostics.push(Diagnostic::warning(message).code("unavailable"));
+                unavailable.push(api);
+            }
+        }
         let health = SourceHealth { source_count, unavailable };
         let previous_health = std::mem::replace(&mut self.health, health);
-        let build = Build::new(compiled, &self.build.state);
         if build.is_same_as(&self.build) {
             if !only_data {
                 diagnostics.extend(self.apply_manifest(manifest.as_ref()));

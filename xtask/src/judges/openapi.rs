@@ -52,21 +52,54 @@ pub fn run(cache: &Cache, spile: &Path) -> Result<()> {
         let text = fs::read_to_string(&manifest)?;
         let tools =
             text.lines().filter(|line| line.starts_with("[tools.") && !line.ends_with(".arguments]")).count();
+        let operations = operation_count(&modules.join(document))?;
+        ensure!(
+            tools + refused == operations,
+            "`{name}` has {operations} operations: {tools} became tools, and {refused} were refused"
+        );
         let checked = check(spile, &project, &text)?;
-        ensure!(checked == tools, "`{name}` has {tools} tools, of which {checked} are served");
-        println!("  {name}: {tools} tools, {refused} refused with a reason");
+        ensure!(checked == tools, "`{name}` has {tools} tools, of which {checked} compile");
+        let served = serve(spile, &project, &text)?;
+        ensure!(served == tools, "`{name}` has {tools} tools, of which {served} are served");
+        println!("  {name}: {operations} operations, {tools} tools, {refused} refused with a reason");
     }
     Ok(())
 }
 
-/// Compiles the manifest with a value for each of its variables. Returns the number of tools.
+/// The operations of a document, counted without the importer: the methods that a tool can have, of all paths.
+fn operation_count(document: &Path) -> Result<usize> {
+    let document: serde_json::Value = serde_json::from_str(&fs::read_to_string(document)?)?;
+    let paths = document["paths"].as_object().context("a document has paths")?;
+    let methods = ["get", "put", "post", "delete", "patch"];
+    let operations = |path: &serde_json::Value| {
+        ensure!(path.get("$ref").is_none(), "a path of the document is elsewhere, which is not counted here");
+        Ok(methods.iter().filter(|method| path.get(method).is_some()).count())
+    };
+    paths.values().map(operations).sum()
+}
+
+/// Lists the tools of a server of the manifest.
+fn serve(spile: &Path, project: &Path, text: &str) -> Result<usize> {
+    let mut tools = Command::new(spile);
+    tools.arg("tools").arg("--from").arg(project).arg("--json");
+    let list = sh::output(with_variables(&mut tools, text))?;
+    let list: serde_json::Value = serde_json::from_str(&list)?;
+    list["tools"].as_array().or(list.as_array()).map(Vec::len).context("a list of tools")
+}
+
+/// A value for each variable of the manifest.
+fn with_variables<'c>(command: &'c mut Command, text: &str) -> &'c mut Command {
+    for variable in text.split("${").skip(1).filter_map(|rest| rest.split('}').next()) {
+        command.env(variable, "secret-of-the-judge");
+    }
+    command
+}
+
+/// Compiles the manifest. Returns the number of tools.
 fn check(spile: &Path, project: &Path, text: &str) -> Result<usize> {
     let mut check = Command::new(spile);
     check.arg("check").arg(project).arg("--json");
-    for variable in text.split("${").skip(1).filter_map(|rest| rest.split('}').next()) {
-        check.env(variable, "secret-of-the-judge");
-    }
-    let output = check.output()?;
+    let output = with_variables(&mut check, text).output()?;
     let report = String::from_utf8_lossy(&output.stdout);
     ensure!(
         output.status.success(),

@@ -1,7 +1,8 @@
 //! Which rows exist for a role, and what the server sets in the rows that it writes.
 //!
 //! Conditions are compiled once. For each call, the claims of its caller become values, and the conditions become filters.
-//! A claim that is missing, or that is not a value of its column, matches nothing: it never widens what a caller sees.
+//! A claim that is missing, or that is not a value of its column, drops its alternative. Where none is left, the call is refused: a
+//! missing claim never widens what a caller sees, and is not the same as having no rows.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -133,8 +134,8 @@ impl fmt::Display for RuleOperand {
 pub struct BoundRows {
     /// Each with whether the next filter is an alternative.
     filters: Vec<(BoundFilter<'static>, bool)>,
-    /// Whether no row exists for the caller.
-    is_empty: bool,
+    /// Whether every alternative lacks a claim: the caller may not read at all.
+    lacks_claim: bool,
     /// The set that no value is in.
     no_keys: KeySet,
     identity: BoundIdentity,
@@ -180,7 +181,7 @@ impl RowRules {
                 Err(problem) => problems.push(problem),
             }
         }
-        let is_empty = self.alternatives.is_some() && alternatives.is_empty();
+        let lacks_claim = self.alternatives.is_some() && alternatives.is_empty();
         let filters = to_clauses(&alternatives);
         let identity = match self.identity.as_ref().map(|identity| identity.bind(claims)) {
             None => BoundIdentity::NotNeeded,
@@ -190,7 +191,8 @@ impl RowRules {
                 BoundIdentity::Missing
             }
         };
-        let mut rows = BoundRows { filters, is_empty, no_keys: KeySet::default(), identity, digest: [0; 32] };
+        let mut rows =
+            BoundRows { filters, lacks_claim, no_keys: KeySet::default(), identity, digest: [0; 32] };
         rows.digest = rows.compute_digest(&self.role);
         (rows, problems)
     }
@@ -248,7 +250,7 @@ impl RuleOperand {
         bind: &mut dyn FnMut(Node<'_>) -> Option<()>,
     ) -> Result<(), ClaimProblem> {
         let pointer = match self {
-            // The compiler has tried it. If it fails all the same, nothing matches.
+            // The compiler has tried it. If it fails all the same, the call is refused.
             Self::Value(json) => {
                 let invalid = || ClaimProblem { pointer: String::new(), is_invalid: true };
                 return bind(json.to_doc().root()).ok_or_else(invalid);
@@ -299,9 +301,9 @@ fn to_clauses(alternatives: &[Vec<BoundFilter<'static>>]) -> Vec<(BoundFilter<'s
 }
 
 impl BoundRows {
-    /// The filters that only the caller's rows pass.
+    /// The filters that only the caller's rows pass. Without a claim that they need, no row passes.
     pub fn filters(&self) -> impl Iterator<Item = Filter<'_>> {
-        let nothing = self.is_empty.then(|| Filter::one_of(0, &self.no_keys));
+        let nothing = self.lacks_claim.then(|| Filter::one_of(0, &self.no_keys));
         let filters =
             self.filters.iter().map(|(filter, or_next)| Filter { or_next: *or_next, ..filter.as_filter() });
         nothing.into_iter().chain(filters)
@@ -309,7 +311,7 @@ impl BoundRows {
 
     /// Whether a row exists for the caller. `columns` are those of the shape.
     pub fn pass(&self, columns: &[ColumnShape], row: &[ValueRef<'_>]) -> bool {
-        if self.is_empty {
+        if self.lacks_claim {
             return false;
         }
         let passes = |_, (filter, _): &(BoundFilter<'static>, bool)| {
@@ -329,8 +331,16 @@ impl BoundRows {
         passes
     }
 
-    /// Who the caller is in the source, for a source that asks; `Err` if a claim is missing.
+    /// Who the caller is in the source, for a source that asks; `Err` if the rules of the rows or the source need a claim that the
+    /// caller does not have.
     pub fn identity(&self) -> Result<Option<&Arc<SourceIdentity>>, SourceError> {
+        if self.lacks_claim {
+            return Err(SourceError::Refused {
+                message: "which rows you may use depends on a claim that your token does not have; ask the operator of this server"
+                    .into(),
+                detail: "a claim that `where` needs is missing or not usable".into(),
+            });
+        }
         match &self.identity {
             BoundIdentity::NotNeeded => Ok(None),
             BoundIdentity::Known(identity) => Ok(Some(identity)),
@@ -355,7 +365,7 @@ impl BoundRows {
             context.update(bytes);
         };
         part(b'R', role.as_bytes());
-        part(if self.is_empty { b'0' } else { b'1' }, &[]);
+        part(if self.lacks_claim { b'0' } else { b'1' }, &[]);
         match &self.identity {
             BoundIdentity::NotNeeded => {}
             BoundIdentity::Missing => part(b'-', &[]),

@@ -110,7 +110,7 @@ fn of_several_tables_one_is_enough() {
 }
 
 #[test]
-fn a_claim_that_is_missing_or_not_a_value_of_its_column_matches_nothing() {
+fn a_claim_that_is_missing_or_not_a_value_of_its_column_refuses_the_call() {
     for (condition, claims, is_invalid) in [
         ("{ tenant = { claim = \"/t\" } }", "{}", false),
         ("{ tenant = { claim = \"/t\" } }", r#"{"t":null}"#, false),
@@ -127,13 +127,20 @@ fn a_claim_that_is_missing_or_not_a_value_of_its_column_matches_nothing() {
         let (rows, problems, ids) = bound(condition, &caller(claims));
         assert_eq!(ids, [0_i64; 0], "{condition} {claims}");
         assert_eq!(rows.filters().count(), 1, "a filter that no row passes: {condition} {claims}");
+        let refused = rows.identity().expect_err("a claim is missing").to_string();
+        assert!(refused.contains("a claim that your token does not have"), "{condition} {claims}: {refused}");
         let pointers: Vec<(&str, bool)> =
             problems.iter().map(|one| (one.pointer.as_str(), one.is_invalid)).collect();
         assert_eq!(pointers.len(), 1, "{condition} {claims}");
         assert_eq!(pointers[0].1, is_invalid, "{condition} {claims}");
     }
-    let (_, _, ids) = bound("{ tenant = { claim = \"/t\" } }", &Principal::Anonymous);
+    let (rows, _, ids) = bound("{ tenant = { claim = \"/t\" } }", &Principal::Anonymous);
     assert_eq!(ids, [0_i64; 0], "an anonymous caller has no claims");
+    assert!(rows.identity().is_err());
+    // What is left is enough, also if it matches nothing.
+    let (rows, problems, _) = bound("[{ tenant = { claim = \"/t\" } }, { level = 77 }]", &caller("{}"));
+    assert_eq!((rows.identity().is_ok(), problems.len()), (true, 1));
+    assert!(bound("{ tenant = { claim = \"/t\" } }", &caller(r#"{"t":"nobody"}"#)).0.identity().is_ok());
 }
 
 #[test]

@@ -9,7 +9,9 @@ use crate::field::Field;
 use crate::manifest::{self, Returns, ToolBody};
 use crate::names;
 use crate::nearest::did_you_mean;
-use crate::request::{ArrayStyle, BodyTemplate, RequestShape, RequestTemplate, ResponseShape, TextPattern};
+use crate::request::{
+    ArrayStyle, BodyFormat, BodyTemplate, RequestShape, RequestTemplate, ResponseShape, TextPattern,
+};
 use crate::schemas;
 use crate::source::{ColumnFacts, TableShape, WriteCapabilities};
 
@@ -123,6 +125,18 @@ impl<'m> Compiler<'m> {
                     let help = format!("write `{{{}}}` where it belongs, or remove it", one.name.value);
                     self.error(&one.name.location, message, help);
                 }
+            }
+        }
+        for argument in &declared.arguments {
+            let Some(at) = &argument.nullable else { continue };
+            let name = &argument.name.value;
+            let is_member = |body: &BodyTemplate| body.has_value(name);
+            if template.body_format == BodyFormat::Json && template.body.as_ref().is_some_and(is_member) {
+                template.nullable.push(name.clone());
+            } else {
+                let message =
+                    format!("`{name}` cannot be null: it is not a value in the JSON body of the request");
+                self.error(at, message, "remove `nullable`".into());
             }
         }
         for name in &used {

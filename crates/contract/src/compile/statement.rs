@@ -280,7 +280,7 @@ impl<'m> Compiler<'m> {
         };
         let required = declared.required && declared.default.is_none();
         // Many clients send `null` for an optional argument instead of omitting it.
-        field.nullable = !required;
+        field.nullable = !required || declared.nullable.is_some();
         Argument { field, declared_index, required, default }
     }
 

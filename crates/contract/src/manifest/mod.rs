@@ -705,6 +705,8 @@ pub struct Argument {
     /// or an integer for [`DataType::Number`], a boolean for [`DataType::Boolean`], a text for the others.
     pub default: Option<Literal>,
     pub required: bool,
+    /// Whether callers may pass `null`, and where that is said. Only for a required argument of a request.
+    pub nullable: Option<FileLocation>,
 }
 
 /// `customers.get`

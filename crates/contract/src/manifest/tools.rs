@@ -316,7 +316,24 @@ fn parse_argument(
     let default = reader.literal(t, "default");
     let required_at = t.key_location("required");
     let required = reader.boolean(t, "required");
+    let nullable_at = t.key_location("nullable");
+    let is_nullable = reader.boolean(t, "nullable") == Some(true);
+    let nullable = nullable_at.filter(|_| is_nullable);
     reader.finish(table);
+    let is_required = required.unwrap_or(default.is_none()) && default.is_none();
+    if let Some(at) = &nullable {
+        if argument_use != ArgumentUse::Request {
+            let message = format!("`{}` cannot be null: only a `request` sends `null`", entry.key);
+            reader.error(
+                at,
+                message,
+                "write `required = false`: an omitted argument is NULL in the statement",
+            );
+        } else if !is_required {
+            let message = format!("`{}` is optional, so `null` means that it is omitted", entry.key);
+            reader.error(at, message, "remove `nullable`, or make it required");
+        }
+    }
     if let Some(default) = &default {
         check_default(reader, entry.key, kind, &allowed, default);
         if let (Some(at), Some(true)) = (required_at, required) {
@@ -331,6 +348,7 @@ fn parse_argument(
         description,
         allowed,
         required: required.unwrap_or(default.is_none()),
+        nullable,
         default: default.map(|default| default.value),
     })
 }

@@ -1,5 +1,6 @@
 //! Texts with places for values: `orders-{order_id}.json`.
 
+use std::fmt;
 use std::ops::Range;
 
 /// A text with places for values. `{{` and `}}` are literal braces.
@@ -167,6 +168,19 @@ impl TextPattern {
     }
 }
 
+/// As it is written in a manifest.
+impl fmt::Display for TextPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                PatternPart::Literal(text) => f.write_str(&text.replace('{', "{{").replace('}', "}}"))?,
+                PatternPart::Value { name, style } => write!(f, "{{{name}{}}}", style.suffix())?,
+            }
+        }
+        Ok(())
+    }
+}
+
 fn is_name(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
@@ -190,7 +204,8 @@ mod tests {
             ("{tags|csv}", vec![value("tags", ArrayStyle::Commas)]),
             ("{_a}{b1}", vec![value("_a", ArrayStyle::Repeated), value("b1", ArrayStyle::Repeated)]),
         ] {
-            assert_eq!(TextPattern::parse(text).map(|one| one.parts), Ok(expected), "{text}");
+            let parsed = TextPattern::parse(text).expect("a pattern");
+            assert_eq!((parsed.to_string().as_str(), parsed.parts), (text, expected), "{text}");
         }
         for (text, expected) in [
             ("{id", PatternError::Unclosed(0..3)),
@@ -208,7 +223,8 @@ mod tests {
     fn a_path_has_no_dot_segments_and_no_query() {
         for (text, segments) in [("", 0), ("/", 0), ("/orders", 1), ("/orders/{id}/lines/", 3), ("/a:b,c", 1)]
         {
-            assert_eq!(PathTemplate::parse(text).map(|path| path.segments.len()), Ok(segments), "{text}");
+            let parsed = PathTemplate::parse(text).expect("a path");
+            assert_eq!((parsed.to_string().as_str(), parsed.segments.len()), (text, segments), "{text}");
         }
         for (text, expected) in [
             ("orders", PathError::NoSlash),

@@ -1,17 +1,18 @@
 //! Opens connections to MySQL and MariaDB.
 
-use std::time::Duration;
-
 use contract::source::SourceError;
-use mysql_async::{Conn, Error, Opts, OptsBuilder, SslOpts};
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, Opts, OptsBuilder, Row, SslOpts};
 
+use super::introspect;
 use super::session::MyConnection;
+use crate::call::CallLimits;
 use crate::connection::{Connection, Engine};
 use crate::error::unavailable;
 use crate::options::Options;
+use crate::tls;
 use crate::url::{invalid_url, is_loopback, split_parameter};
 
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// What every session is set to: values are printed the same everywhere, a value that does not fit is an error, and a statement
 /// only reads unless its transaction says otherwise.
 ///
@@ -51,11 +52,16 @@ impl MySql {
             Some(_) => return Err(invalid_url("`ssl-mode` must be `disabled` or `required`")),
         };
         if uses_tls {
-            let mut tls = SslOpts::default();
-            if let Some(file) = &options.ca_file {
-                tls = tls.with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true);
-            }
-            builder = builder.ssl_opts(tls);
+            let roots: Vec<_> = match &options.ca_file {
+                Some(file) => vec![file.clone().into()],
+                None => {
+                    let roots = tls::system_roots().map_err(|error| invalid_url(&error))?;
+                    roots.into_iter().map(|root| root.to_vec().into()).collect()
+                }
+            };
+            // The driver brings authorities of its own.
+            builder =
+                builder.ssl_opts(SslOpts::default().with_root_certs(roots).with_disable_built_in_roots(true));
         }
         let prefers_socket = opts.socket().is_some();
         builder = builder
@@ -69,23 +75,40 @@ impl MySql {
 }
 
 impl Engine for MySql {
-    fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+    fn connect(&self, limits: &CallLimits<'_>) -> Result<Box<dyn Connection>, SourceError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unavailable(error.to_string()))?;
-        let connected =
-            runtime.block_on(async { tokio::time::timeout(CONNECT_MAX, Conn::new(self.opts.clone())).await });
-        match connected {
-            Err(_) => Err(unavailable("connecting took too long")),
-            Ok(Err(error)) => Err(connect_error(&error)),
-            Ok(Ok(conn)) => MyConnection::open(runtime, conn, self.opts.clone(), self.call_ms_max),
+        let attempt = async {
+            let mut conn = Conn::new(self.opts.clone()).await?;
+            limit_statements(&mut conn, self.call_ms_max).await?;
+            Ok(conn)
+        };
+        match runtime.block_on(limits.connect(attempt, connect_error)) {
+            Ok(conn) => Ok(Box::new(MyConnection::new(runtime, conn, self.opts.clone()))),
+            Err(error) => {
+                // A name may still be looked up, on a thread that cannot be stopped.
+                runtime.shutdown_background();
+                Err(error)
+            }
         }
     }
 }
 
+/// Limits the time of statements, which the two servers spell differently.
+async fn limit_statements(conn: &mut Conn, call_ms_max: u64) -> Result<(), Error> {
+    let version: Option<Row> = conn.query_first("SELECT VERSION()").await?;
+    let version = version.and_then(|row| introspect::text(&row, 0));
+    let limit = match version.is_some_and(|version| version.contains("MariaDB")) {
+        true => format!("SET SESSION max_statement_time = {}", call_ms_max.div_ceil(1000)),
+        false => format!("SET SESSION max_execution_time = {call_ms_max}"),
+    };
+    conn.query_drop(limit).await
+}
+
 /// What is wrong, for the operator; callers learn only that the database cannot be reached.
-fn connect_error(error: &Error) -> SourceError {
+fn connect_error(error: Error) -> SourceError {
     let detail = error.to_string();
-    let code = if let Error::Server(server) = error { server.code } else { 0 };
+    let code = if let Error::Server(server) = &error { server.code } else { 0 };
     match code {
         1045 | 1698 | 1044 => SourceError::Unavailable {
             message: "the database does not accept the user or the password".into(),

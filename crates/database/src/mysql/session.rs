@@ -16,9 +16,11 @@ use super::introspect;
 use super::server_error::db_error;
 use crate::call::CallLimits;
 use crate::column::Storage;
-use crate::connection::{Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed};
+use crate::connection::{
+    Connection, Description, FoundColumn, OnRow, Param, Sql, check_types, malformed, read_step_by_step,
+};
 use crate::decoded::Cell;
-use crate::error::{Cause, DbError, unavailable};
+use crate::error::{Cause, DbError};
 use crate::options::CallerMode;
 use crate::schema::{ColumnInfo, Schema};
 
@@ -38,30 +40,8 @@ pub(super) struct MyConnection {
 }
 
 impl MyConnection {
-    /// Limits the time of statements, which the two servers spell differently.
-    pub(super) fn open(
-        runtime: Runtime,
-        conn: Conn,
-        opts: Opts,
-        call_ms_max: u64,
-    ) -> Result<Box<dyn Connection>, SourceError> {
-        let mut made = Self { runtime: Some(runtime), conn: Some(conn), opts, is_in_transaction: false };
-        let limits = CallLimits::new(None, CANCEL_MAX);
-        let limited = made.wait(&limits, async |conn| {
-            let version: Option<Row> = conn.query_first("SELECT VERSION()").await?;
-            let version = version.and_then(|row| introspect::text(&row, 0));
-            let limit = match version.is_some_and(|version| version.contains("MariaDB")) {
-                true => format!("SET SESSION max_statement_time = {}", call_ms_max.div_ceil(1000)),
-                false => format!("SET SESSION max_execution_time = {call_ms_max}"),
-            };
-            conn.query_drop(limit).await?;
-            Ok(())
-        });
-        limited.map_err(|error| match error.into_source_error() {
-            error @ SourceError::Unavailable { .. } => error,
-            error => unavailable(error.to_string()),
-        })?;
-        Ok(Box::new(made))
+    pub(super) fn new(runtime: Runtime, conn: Conn, opts: Opts) -> Self {
+        Self { runtime: Some(runtime), conn: Some(conn), opts, is_in_transaction: false }
     }
 
     /// Waits for work. When the call should stop, so does its statement in the database.
@@ -310,6 +290,16 @@ impl Connection for MyConnection {
         self.simple("START TRANSACTION READ ONLY", limits)?;
         self.is_in_transaction = true;
         Ok(())
+    }
+
+    fn read_in_transaction(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        sql: &Sql,
+        limits: &CallLimits<'_>,
+        row: &mut OnRow<'_>,
+    ) -> Result<(), DbError> {
+        read_step_by_step(self, identity, sql, limits, row)
     }
 
     fn set_role(&mut self, _role: Option<&str>, _limits: &CallLimits<'_>) -> Result<(), DbError> {

@@ -12,6 +12,7 @@ use super::lookups::Lookups;
 use super::server_error::full_text;
 use super::session::{PgConnection, SessionTls};
 use super::tls::MakeTls;
+use crate::call::{CONNECT_MAX, CallLimits};
 use crate::column::Column;
 use crate::connection::{Connection, Engine, Sql};
 use crate::error::unavailable;
@@ -19,7 +20,6 @@ use crate::options::Options;
 use crate::tls;
 use crate::url::{invalid_url, is_loopback, split_parameter};
 
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A connection on which nothing happens is looked after so often, and closed after three looks without an answer.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Postgres {
 }
 
 impl Engine for Postgres {
-    fn connect(&self) -> Result<Box<dyn Connection>, SourceError> {
+    fn connect(&self, limits: &CallLimits<'_>) -> Result<Box<dyn Connection>, SourceError> {
         let failed = |error: &dyn std::error::Error| unavailable(full_text(error));
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -96,14 +96,16 @@ impl Engine for Postgres {
                     }
                 }
             };
-            tokio::time::timeout(CONNECT_MAX, attempt).await
+            limits.connect(attempt, connect_error).await
         });
-        let client = match connected {
-            Err(_) => return Err(unavailable("connecting took too long")),
-            Ok(Err(error)) => return Err(connect_error(&error)),
-            Ok(Ok(client)) => client,
-        };
-        Ok(Box::new(PgConnection::new(runtime, client, self.tls.clone())))
+        match connected {
+            Ok(client) => Ok(Box::new(PgConnection::new(runtime, client, self.tls.clone()))),
+            Err(error) => {
+                // A name may still be looked up, on a thread that cannot be stopped.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
     fn read_quickly(&self, sql: Sql, columns: Arc<[Column]>) -> Option<QuickReadFuture> {
@@ -112,16 +114,15 @@ impl Engine for Postgres {
 }
 
 /// What is wrong, for the operator; callers learn only that the database cannot be reached.
-fn connect_error(error: &tokio_postgres::Error) -> SourceError {
+fn connect_error(error: tokio_postgres::Error) -> SourceError {
+    let detail = full_text(&error);
     match error.as_db_error().map(|error| error.code().code()) {
         Some("28P01" | "28000") => SourceError::Unavailable {
             message: "the database does not accept the user or the password".into(),
-            detail: full_text(error),
+            detail,
         },
-        Some("3D000") => {
-            SourceError::Unavailable { message: "there is no such database".into(), detail: full_text(error) }
-        }
-        _ => unavailable(full_text(error)),
+        Some("3D000") => SourceError::Unavailable { message: "there is no such database".into(), detail },
+        _ => unavailable(detail),
     }
 }
 

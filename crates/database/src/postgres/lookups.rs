@@ -18,12 +18,12 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement};
 
 use super::session::{SessionTls, cancel, param_types, row_cells};
+use crate::call::CONNECT_MAX;
 use crate::column::Column;
 use crate::connection::{Sql, check_types};
 
 /// A read that has no answer then goes to the pool.
 const ANSWER_MAX: Duration = Duration::from_millis(250);
-const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// How long the database has to stop a statement.
 const CANCEL_MAX: Duration = Duration::from_secs(2);
 /// So many reads wait for their answers at the same time; others go to the pool.

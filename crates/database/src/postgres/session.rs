@@ -2,17 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use contract::ValueRef;
 use contract::source::{RowFlow, SourceError, SourceIdentity};
 use futures_util::TryStreamExt;
+use futures_util::future::maybe_done;
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 use tokio_postgres::types::{Format, FromSql, IsNull, Kind, ToSql, Type};
-use tokio_postgres::{Client, Column, NoTls, Row, Statement};
+use tokio_postgres::{Client, Column, NoTls, Row, RowStream, Statement};
 
 use super::decode::decode;
 use super::introspect;
@@ -22,6 +25,7 @@ use crate::call::CallLimits;
 use crate::column::Storage;
 use crate::connection::{
     Connection, Description, FoundColumn, OnRow, Param, ResultColumn, Sql, check_types, malformed,
+    read_step_by_step,
 };
 use crate::decoded::Cell;
 use crate::error::{Cause, DbError};
@@ -113,66 +117,144 @@ impl PgConnection {
         Ok(statement)
     }
 
-    /// Sets the role and the settings of a caller until the transaction ends. All of them are bound, none is spliced. A role that
-    /// row-level security does not apply to is refused, whatever the claims say.
+    /// Sets the role and the settings of a caller until the transaction ends.
     fn become_caller(&mut self, identity: &SourceIdentity, limits: &CallLimits<'_>) -> Result<(), DbError> {
-        let mut text =
-            "SELECT (SELECT r.rolsuper OR r.rolbypassrls FROM pg_catalog.pg_roles r WHERE r.rolname = $1), \
-                        pg_catalog.set_config('role', $1, true)"
-                .to_owned();
-        let mut params = vec![Param::Text(identity.role.as_deref().unwrap_or(OWN_ROLE).into())];
-        for (name, value) in &identity.settings {
-            let at = params.len();
-            text += &format!(", pg_catalog.set_config(${}, ${}, true)", at + 1, at + 2);
-            params.extend([Param::Text(name.clone()), Param::Text(value.clone())]);
-        }
-        let mut results = vec![ResultColumn::computed(Storage::Boolean)];
-        results.resize(2 + identity.settings.len(), ResultColumn::computed(Storage::Text));
-        let sql = Sql { text, params, results, names: Vec::new() };
-        let mut ignores_policies = false;
-        let refused = |message: &str, detail: String| {
-            DbError::Source(SourceError::Refused { message: message.into(), detail })
-        };
-        let became = self.execute(&sql, limits, &mut |values| {
-            ignores_policies = matches!(values.first(), Some(ValueRef::Integer(1)));
-            Ok(RowFlow::Continue)
+        let became = self.execute(&caller_sql(identity), limits, &mut |_| Ok(RowFlow::Continue));
+        became.map(drop).map_err(not_accepted)
+    }
+
+    /// Runs a statement in a transaction of its own with one round trip: BEGIN, the caller, the statement and ROLLBACK are sent
+    /// together, as both statements have been prepared here.
+    ///
+    /// The database runs them in this order. What fails in a transaction fails all that follows in it, so without its caller the
+    /// statement does not run. If there is no transaction, what the caller's statement sets is gone before the next
+    /// one runs, as the role of the connection and still without a right to write: its rows are not looked at, because no row
+    /// is read before BEGIN and the caller have succeeded.
+    fn read_at_once(
+        &mut self,
+        sql: &Sql,
+        statement: &Statement,
+        caller: Option<&(Sql, Statement)>,
+        limits: &CallLimits<'_>,
+        row: &mut OnRow<'_>,
+    ) -> Result<(), DbError> {
+        let tls = self.tls.clone();
+        let mut is_rolled_back = false;
+        let ran = self.wait(limits, async |client| {
+            let simple = async |sql: &str| client.batch_execute(sql).await.map_err(|error| db_error(&error));
+            let become_caller = async {
+                let Some((sql, statement)) = caller else { return Ok(()) };
+                let rows = client.query_raw(statement, bound(sql)).await;
+                let rows = rows.map_err(|error| db_error(&error))?;
+                let set = rows.try_for_each(|_| async { Ok(()) }).await;
+                set.map_err(|error| db_error(&error))
+            };
+            let mut begun = pin!(maybe_done(simple("BEGIN READ ONLY")));
+            let mut became = pin!(maybe_done(become_caller));
+            let mut rows = Box::pin(maybe_done(client.query_raw(statement, bound(sql))));
+            let mut ended = pin!(maybe_done(simple("ROLLBACK")));
+            // Each sends its request when it is first polled.
+            poll_fn(|cx| {
+                let all = [
+                    begun.as_mut().poll(cx),
+                    became.as_mut().poll(cx),
+                    rows.as_mut().poll(cx),
+                    ended.as_mut().poll(cx),
+                ];
+                let _ = all;
+                Poll::Ready(())
+            })
+            .await;
+            let read = async move {
+                // Both to their ends first: what follows would wait for what is left of them, too.
+                begun.as_mut().await;
+                became.as_mut().await;
+                begun.take_output().unwrap_or(Ok(()))?;
+                became.take_output().unwrap_or(Ok(())).map_err(not_accepted)?;
+                rows.as_mut().await;
+                match rows.as_mut().take_output() {
+                    Some(Ok(rows)) => pass_rows(client, &tls, sql, rows, row).await.map(drop),
+                    Some(Err(error)) => Err(db_error(&error)),
+                    None => Ok(()),
+                }
+            };
+            // Whatever is left of the rows is dropped here: what follows would wait for it.
+            let read = read.await;
+            ended.as_mut().await;
+            is_rolled_back = matches!(ended.take_output(), Some(Ok(())));
+            read
         });
-        match became {
-            Ok(_) if ignores_policies => Err(refused(
-                "the database does not accept your role here",
-                format!("row-level security does not apply to the role {:?}", identity.role),
-            )),
-            Ok(_) => Ok(()),
-            Err(DbError::Refused(refusal)) if refusal.cause != Cause::StalePlan => {
-                Err(refused("the database does not accept your role", refusal.detail))
-            }
-            Err(error) => Err(error),
-        }
+        self.is_broken |= !is_rolled_back;
+        ran
     }
 
     fn execute(&mut self, sql: &Sql, limits: &CallLimits<'_>, row: &mut OnRow<'_>) -> Result<u64, DbError> {
         let statement = self.prepare(sql, limits)?;
         let tls = self.tls.clone();
         self.wait(limits, async |client| {
-            let params = sql.params.iter().map(|param| param as &(dyn ToSql + Sync));
-            let rows = client.query_raw(&statement, params).await.map_err(|error| db_error(&error))?;
-            let mut rows = pin!(rows);
-            let mut drained = None;
-            while let Some(found) = rows.try_next().await.or_else(|error| after_cancel(&error, drained))? {
-                if let Some(count) = &mut drained {
-                    *count += 1;
-                    if *count == DRAINED_ROWS_MAX {
-                        cancel(client, &tls).await;
-                    }
-                    continue;
-                }
-                match pass_row(sql, &found, row)? {
-                    RowFlow::Continue => {}
-                    RowFlow::Stop => drained = Some(0),
-                }
-            }
-            Ok(rows.rows_affected().unwrap_or(0))
+            let rows = client.query_raw(&statement, bound(sql)).await.map_err(|error| db_error(&error))?;
+            pass_rows(client, &tls, sql, rows, row).await
         })
+    }
+}
+
+fn bound(sql: &Sql) -> impl ExactSizeIterator<Item = &(dyn ToSql + Sync)> {
+    sql.params.iter().map(|param| param as &(dyn ToSql + Sync))
+}
+
+/// Passes rows on until the caller needs no more. Returns how many the statement has changed.
+async fn pass_rows(
+    client: &Client,
+    tls: &SessionTls,
+    sql: &Sql,
+    rows: RowStream,
+    row: &mut OnRow<'_>,
+) -> Result<u64, DbError> {
+    let mut rows = pin!(rows);
+    let mut drained = None;
+    while let Some(found) = rows.try_next().await.or_else(|error| after_cancel(&error, drained))? {
+        if let Some(count) = &mut drained {
+            *count += 1;
+            if *count == DRAINED_ROWS_MAX {
+                cancel(client, tls).await;
+            }
+            continue;
+        }
+        match pass_row(sql, &found, row)? {
+            RowFlow::Continue => {}
+            RowFlow::Stop => drained = Some(0),
+        }
+    }
+    Ok(rows.rows_affected().unwrap_or(0))
+}
+
+/// Sets the role and the settings of a caller until the transaction ends. All of them are bound, none is spliced. A role that
+/// row-level security does not apply to becomes one that does not exist, whatever the claims say: that ends the transaction.
+fn caller_sql(identity: &SourceIdentity) -> Sql {
+    let mut text = "SELECT pg_catalog.set_config('role', CASE WHEN \
+                    (SELECT r.rolsuper OR r.rolbypassrls FROM pg_catalog.pg_roles r WHERE r.rolname = $1) \
+                    THEN $1 || ', to which row-level security does not apply,' ELSE $1 END, true)"
+        .to_owned();
+    let mut params = vec![Param::Text(identity.role.as_deref().unwrap_or(OWN_ROLE).into())];
+    for (name, value) in &identity.settings {
+        let at = params.len();
+        text += &format!(", pg_catalog.set_config(${}, ${}, true)", at + 1, at + 2);
+        params.extend([Param::Text(name.clone()), Param::Text(value.clone())]);
+    }
+    let results = vec![ResultColumn::computed(Storage::Text); 1 + identity.settings.len()];
+    Sql { text, params, results, names: Vec::new() }
+}
+
+/// The database did not let a transaction be the caller's.
+fn not_accepted(error: DbError) -> DbError {
+    match error {
+        DbError::Refused(refusal) if refusal.cause != Cause::StalePlan => {
+            DbError::Source(SourceError::Refused {
+                message: "the database does not accept your role".into(),
+                detail: refusal.detail,
+            })
+        }
+        error => error,
     }
 }
 
@@ -272,6 +354,27 @@ impl Connection for PgConnection {
         self.simple("BEGIN READ ONLY", limits)?;
         self.is_in_transaction = true;
         identity.map_or(Ok(()), |identity| self.become_caller(identity, limits))
+    }
+
+    fn read_in_transaction(
+        &mut self,
+        identity: Option<&SourceIdentity>,
+        sql: &Sql,
+        limits: &CallLimits<'_>,
+        row: &mut OnRow<'_>,
+    ) -> Result<(), DbError> {
+        let caller = identity.map(caller_sql);
+        let prepared = |sql: &Sql| self.statements.get(&sql.text).cloned();
+        let caller = caller.map(|sql| prepared(&sql).map(|statement| (sql, statement)));
+        // A statement is prepared as the caller: its tables may be visible to nobody else.
+        let (Some(statement), false) = (prepared(sql), matches!(caller, Some(None))) else {
+            return read_step_by_step(self, identity, sql, limits, row);
+        };
+        let read = self.read_at_once(sql, &statement, caller.flatten().as_ref(), limits, row);
+        if matches!(&read, Err(DbError::Refused(refusal)) if refusal.cause == Cause::StalePlan) {
+            self.statements.clear();
+        }
+        read
     }
 
     fn set_role(&mut self, role: Option<&str>, limits: &CallLimits<'_>) -> Result<(), DbError> {

@@ -1,5 +1,8 @@
 //! Callers whom PostgreSQL knows: their role and their settings, in every transaction and never beyond it.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -143,15 +146,14 @@ fn nothing_is_read_or_written_without_a_caller() {
 fn roles_that_policies_do_not_apply_to_are_refused() {
     let fixture = Fixture::new(CallerMode::Role);
     let table = reader(&fixture.source, "t");
-    for (role, expected) in [
-        ("root", "does not accept your role here"),
-        ("bypass", "does not accept your role here"),
-        ("other", "does not accept your role"),
-        ("nobody", "does not accept your role"),
-        ("x\" ; SET ROLE \"root", "does not accept your role"),
-    ] {
-        let identity = fixture.caller(role, "a");
-        assert_refused(ids(&*table.as_caller(&identity).unwrap()), expected);
+    // Before the statements are prepared, and afterwards, when all of a read is sent at once.
+    for _ in 0..2 {
+        for role in ["root", "bypass", "other", "nobody", "x\" ; SET ROLE \"root"] {
+            let identity = fixture.caller(role, "a");
+            assert_refused(ids(&*table.as_caller(&identity).unwrap()), "does not accept your role");
+        }
+        let guest = fixture.caller("guest", "a");
+        assert_eq!(ids(&*table.as_caller(&guest).unwrap()).unwrap().len(), 2);
     }
     // The connection serves the next caller as before.
     assert_eq!(fixture.who(&fixture.caller("guest", "b")).unwrap(), "guest b");
@@ -161,6 +163,108 @@ fn roles_that_policies_do_not_apply_to_are_refused() {
         let options = Options { callers: mode, ..Options::new(fixture.place.url_as(&role)) };
         let error = open_with(Kind::Postgres, options).introspect().unwrap_err().to_string();
         assert!(error.contains("row-level security does not apply to the role"), "{error}");
+    }
+}
+
+#[test]
+fn the_statement_of_a_refused_caller_does_not_run() {
+    let fixture = Fixture::new(CallerMode::Role);
+    // The lock stays after the transaction.
+    let lock = fixture.statement("SELECT pg_advisory_lock(:number)::text AS l");
+    let read = |role: &str, number: &str| {
+        let identity = fixture.caller(role, "a");
+        lock.read_as(&identity, &[ValueRef::Text(number)], None, &mut |_| RowFlow::Continue)
+    };
+    for number in ["1", "2"] {
+        read("guest", number).unwrap();
+    }
+    for role in ["root", "bypass", "other", "nobody"] {
+        assert_refused(read(role, "9"), "does not accept your role");
+    }
+    fixture.place.run(
+        "DO $$ BEGIN ASSERT (SELECT array_agg(objid::int ORDER BY objid) = ARRAY[1, 2] FROM pg_locks
+           WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())); END $$",
+    );
+}
+
+/// Between a client and the server: holds back what the server sends until the client has sent the end of a transaction.
+struct Toll {
+    port: u16,
+    is_armed: Arc<AtomicBool>,
+}
+
+impl Toll {
+    fn start(place: &TestDatabase) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (port, is_armed) = (listener.local_addr().unwrap().port(), Arc::<AtomicBool>::default());
+        let (socket, armed) = (place.server.folder.join(".s.PGSQL.5432"), Arc::clone(&is_armed));
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let server = UnixStream::connect(&socket).unwrap();
+                let (to_server, from_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                let (armed, ended) = (Arc::clone(&armed), Arc::<AtomicBool>::default());
+                let seen = Arc::clone(&ended);
+                std::thread::spawn(move || {
+                    pass(from_client, to_server, |bytes| {
+                        if bytes.windows(8).any(|word| word == b"ROLLBACK") {
+                            seen.store(true, Ordering::SeqCst);
+                        }
+                    });
+                });
+                std::thread::spawn(move || {
+                    pass(server, client, |_| {
+                        while armed.load(Ordering::SeqCst) && !ended.load(Ordering::SeqCst) {
+                            std::thread::yield_now();
+                        }
+                    });
+                });
+            }
+        });
+        Self { port, is_armed }
+    }
+}
+
+fn pass(mut from: impl Read, mut to: impl Write, mut look: impl FnMut(&[u8])) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        look(&buffer[..count]);
+        if to.write_all(&buffer[..count]).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_prepared_read_is_one_round_trip() {
+    for mode in [CallerMode::Connection, CallerMode::Role] {
+        let fixture = Fixture::new(mode);
+        let toll = Toll::start(&fixture.place);
+        let name = fixture.place.name.clone();
+        let user = if mode == CallerMode::Role { format!("login_{name}") } else { "postgres".to_owned() };
+        let options = Options {
+            callers: mode,
+            connections_max: 1,
+            call_ms_max: 10_000,
+            ..Options::new(format!("postgres://{user}@127.0.0.1:{}/{name}", toll.port))
+        };
+        let fixture = Fixture { source: open_with(Kind::Postgres, options), ..fixture };
+        let statement = fixture.statement("SELECT 7 AS n");
+        let identity = fixture.caller("guest", "a");
+        let read = || {
+            let mut found = 0;
+            let mut row = |values: &[ValueRef<'_>]| {
+                found += usize::from(values == [ValueRef::Integer(7)]);
+                RowFlow::Continue
+            };
+            match mode {
+                CallerMode::Connection => statement.read(&[], None, &mut row)?,
+                _ => statement.read_as(&identity, &[], None, &mut row)?,
+            }
+            Ok::<_, SourceError>(found)
+        };
+        assert_eq!(read().unwrap(), 1, "{mode:?}");
+        toll.is_armed.store(true, Ordering::SeqCst);
+        assert_eq!(read().unwrap(), 1, "{mode:?}: it waits for an answer before it has sent everything");
     }
 }
 

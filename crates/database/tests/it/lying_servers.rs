@@ -27,9 +27,11 @@ enum Lie {
     HugeLength,
     /// Zeros instead of what the server sends, for as long as it sends.
     Zeros,
+    /// Well-formed rows of `t` with fewer values than columns.
+    ShortRows,
 }
 
-const LIES: [Lie; 5] = [Lie::None, Lie::Cut, Lie::Garbage, Lie::HugeLength, Lie::Zeros];
+const LIES: [Lie; 6] = [Lie::None, Lie::Cut, Lie::Garbage, Lie::HugeLength, Lie::Zeros, Lie::ShortRows];
 
 /// How the next connections lie: the lie, and after how many bytes.
 #[derive(Default)]
@@ -57,7 +59,7 @@ fn start_proxy(place: &TestDatabase) -> Proxy {
         Kind::Postgres => ".s.PGSQL.5432",
         Kind::MariaDb => "socket",
     });
-    let shared = Arc::clone(&script);
+    let (shared, kind) = (Arc::clone(&script), place.server.kind);
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let Ok(server) = UnixStream::connect(&socket) else { continue };
@@ -67,10 +69,56 @@ fn start_proxy(place: &TestDatabase) -> Proxy {
                 let _ = to_server.shutdown(Shutdown::Both);
             });
             let (lie, bytes) = (LIES[shared.lie.load(Ordering::SeqCst)], shared.bytes.load(Ordering::SeqCst));
-            std::thread::spawn(move || tell(server, client, lie, bytes));
+            std::thread::spawn(move || match lie {
+                Lie::ShortRows => tell_short_rows(server, client, kind),
+                lie => tell(server, client, lie, bytes),
+            });
         }
     });
     Proxy { port, script }
+}
+
+/// Passes messages of the server on, and those with a row of `t` without their last value.
+fn tell_short_rows(mut server: UnixStream, mut client: TcpStream, kind: Kind) {
+    client.set_nodelay(true).unwrap();
+    let mut head = vec![0; if kind == Kind::Postgres { 5 } else { 4 }];
+    while server.read_exact(&mut head).is_ok() {
+        let length = match kind {
+            Kind::Postgres => u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize - 4,
+            Kind::MariaDb => u32::from_le_bytes([head[0], head[1], head[2], 0]) as usize,
+        };
+        let mut body = vec![0; length];
+        if server.read_exact(&mut body).is_err() {
+            break;
+        }
+        if body.windows(4).any(|word| word == b"row ") {
+            match kind {
+                Kind::Postgres => shorten_row(&mut body),
+                Kind::MariaDb => body.truncate(body.len() - 4),
+            }
+            match kind {
+                Kind::Postgres => head[1..].copy_from_slice(&(body.len() as u32 + 4).to_be_bytes()),
+                Kind::MariaDb => head[..3].copy_from_slice(&(body.len() as u32).to_le_bytes()[..3]),
+            }
+        }
+        // At once: two small packets would wait for each other.
+        if client.write_all(&[&head[..], &body[..]].concat()).is_err() {
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+}
+
+/// Takes the last value out of a row of PostgreSQL: a number of values, and each with its length.
+fn shorten_row(body: &mut Vec<u8>) {
+    let count = u16::from_be_bytes([body[0], body[1]]) - 1;
+    body[..2].copy_from_slice(&count.to_be_bytes());
+    let mut end = 2;
+    for _ in 0..count {
+        let length = i32::from_be_bytes([body[end], body[end + 1], body[end + 2], body[end + 3]]);
+        end += 4 + usize::try_from(length).unwrap_or(0);
+    }
+    body.truncate(end);
 }
 
 /// Passes bytes of the server on, until it lies.
@@ -89,7 +137,7 @@ fn tell(mut server: UnixStream, mut client: TcpStream, lie: Lie, mut honest: usi
             continue;
         }
         let lied = match lie {
-            Lie::None | Lie::Cut => break,
+            Lie::None | Lie::Cut | Lie::ShortRows => break,
             Lie::Garbage => {
                 let _ = client.write_all(&[0xA5; 64]);
                 break;
@@ -165,32 +213,41 @@ fn lies_at_every_stage_cost_errors_and_nothing_else() {
             (Lie::Garbage, 1100),
             (Lie::Zeros, 800),
             (Lie::HugeLength, 900),
+            (Lie::ShortRows, 0),
         ] {
             let what = format!("{kind:?} {lie:?} after {bytes} of rows");
             proxy.script.set(Lie::None, 0);
             let source = through(&place, &proxy);
             source.introspect().unwrap();
             let reader = source.reader(&shape(&facts, "t")).unwrap();
-            check_honest_rows(&*reader);
+            let truth = check_honest_rows(&*reader);
             // The connection that is open tells the truth; the next one lies.
             proxy.script.set(lie, bytes);
             let lied = through(&place, &proxy);
             let outcome =
                 must_end(&what, || lied.reader(&shape(&facts, "t")).and_then(|reader| rows(&*reader)));
-            drop(outcome);
+            // An error, or what is true: never fewer rows, nor other ones.
+            if let Ok(found) = &outcome {
+                assert_eq!((found, lie == Lie::ShortRows), (&truth, false), "{what}");
+            }
             // Afterwards the same source works.
             proxy.script.set(Lie::None, 0);
             let healed = Instant::now();
-            while lied.reader(&shape(&facts, "t")).and_then(|reader| rows(&*reader)).is_err() {
-                assert!(healed.elapsed() < Duration::from_secs(30), "{what}: it does not heal");
+            while let Err(error) = lied.reader(&shape(&facts, "t")).and_then(|reader| rows(&*reader)) {
+                assert!(
+                    healed.elapsed() < Duration::from_secs(30),
+                    "{what}: it does not heal: {error:?} after {outcome:?}"
+                );
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
 }
 
-fn check_honest_rows(reader: &dyn contract::source::Reader) {
-    assert_eq!(rows(reader).unwrap().len(), 50);
+fn check_honest_rows(reader: &dyn contract::source::Reader) -> Vec<Vec<contract::Value>> {
+    let found = rows(reader).unwrap();
+    assert_eq!(found.len(), 50);
+    found
 }
 
 #[test]

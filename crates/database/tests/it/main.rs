@@ -15,5 +15,6 @@ mod roles;
 mod searches;
 mod statements;
 mod tables;
+mod tls_server;
 mod types;
 mod writes;

@@ -1,6 +1,6 @@
 //! The values of a field that start with what a user has typed.
 
-use contract::source::{CancelFlag, Comparison, Filter, Query, RowFlow, Sort};
+use contract::source::{CancelFlag, Comparison, Filter, Query, RowFlow, Sort, SourceError};
 use contract::{DataType, ValueRef, order};
 use spile_core::{CallError, Caller};
 
@@ -79,6 +79,8 @@ impl ContractProvider {
         });
         match listed {
             Ok(_) => Ok(values),
+            // Nothing may be read, so there is nothing to complete. A call says why.
+            Err(SourceError::Refused { .. }) => Ok(Vec::new()),
             Err(error) => {
                 Err(CallError::Internal { detail: format!("completion from `{collection}`: {error}") })
             }

@@ -82,20 +82,20 @@ pub(super) fn set_values<'r>(
     })
 }
 
-/// The caller only sees that there are no rows: why is for the operator.
+/// The caller learns at most that a claim is missing: which one is for the operator.
 #[cold]
 fn log_problem(problem: &ClaimProblem, role: &str, collection: &str, caller: &Caller) {
     let (pointer, caller) = (&*problem.pointer, caller.principal.display_name());
     match problem.is_invalid {
         false => {
-            tracing::warn!(pointer, role, collection, caller, "a claim is missing: the rule matches nothing")
+            tracing::warn!(pointer, role, collection, caller, "a claim is missing: the rule does not apply")
         }
         true => tracing::warn!(
             pointer,
             role,
             collection,
             caller,
-            "a claim is not a value of its column: the rule matches nothing"
+            "a claim is not a value of its column: the rule does not apply"
         ),
     }
 }

@@ -73,6 +73,18 @@ fn omitted_values_leave_their_places_out() {
 }
 
 #[test]
+fn null_is_sent_where_the_author_allows_it() {
+    let text = ValueRef::Text("t");
+    let nullable = RequestTemplate { nullable: vec!["amount".into()], ..template() };
+    let null = [text, text, ValueRef::Null, ValueRef::Null, ValueRef::Null];
+    let sent = render(&nullable, null).expect("a request");
+    assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"amount":null,"note":"n: t"}"#);
+    let given = [text, text, ValueRef::Null, ValueRef::Null, ValueRef::Text("1")];
+    let sent = render(&nullable, given).expect("a request");
+    assert_eq!(String::from_utf8_lossy(&sent.body), r#"{"amount":1,"note":"n: t"}"#);
+}
+
+#[test]
 fn a_value_that_would_change_the_request_is_refused() {
     let text = ValueRef::Text("t");
     for (id, reason, tags) in [

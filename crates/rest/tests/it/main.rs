@@ -4,4 +4,5 @@ mod kit;
 mod lists;
 mod requests;
 mod safety;
+mod structure;
 mod writes;

@@ -15,7 +15,12 @@ use test_api::{ApiResponse, ApiServer};
 
 use crate::kit::{local, text};
 
-fn shape(method: Method, path: &str, result: ResponseShape, columns: &[(&str, DataType)]) -> RequestShape {
+pub(crate) fn shape(
+    method: Method,
+    path: &str,
+    result: ResponseShape,
+    columns: &[(&str, DataType)],
+) -> RequestShape {
     let mut template = RequestTemplate::new(method, PathTemplate::parse(path).expect("a path"));
     template.error_pointer = Some("/error/message".to_owned());
     if method.has_body() {
@@ -53,7 +58,7 @@ fn shape(method: Method, path: &str, result: ResponseShape, columns: &[(&str, Da
 }
 
 /// The rows of a response, as text.
-fn send(
+pub(crate) fn send(
     source: &rest::RestSource,
     shape: &RequestShape,
     arguments: [ValueRef<'_>; 3],
@@ -70,7 +75,7 @@ fn send(
     Ok(rows)
 }
 
-const LIST: &str = "list = { path = \"/orders\" }";
+pub(crate) const LIST: &str = "list = { path = \"/orders\" }";
 
 #[test]
 fn a_response_becomes_the_declared_rows() {

@@ -160,6 +160,34 @@ fn an_api_that_is_down_is_left_alone_and_heals_by_itself() {
 }
 
 #[test]
+fn an_endpoint_that_fails_does_not_stop_the_others() {
+    let server = ApiServer::start(|request| match request.path.as_str() {
+        "/orders" => ApiResponse::json(r#"[{"id":1}]"#),
+        _ => ApiResponse::new(500, ""),
+    });
+    let source = local(
+        &server.url(),
+        "",
+        "operations = [\"get\", \"list\"]\nlist = { path = \"/orders\" }\nget = { path = \"/orders/{id}\" }",
+    );
+    let reader = crate::kit::reader(&source);
+    let get = |id| match reader.get(&[contract::ValueRef::Integer(id)], &mut |_| {}) {
+        Err(SourceError::Unavailable { message, .. }) => message,
+        other => panic!("{other:?}"),
+    };
+    for id in 0..5 {
+        assert_eq!(get(id), "the API failed (status 500); try again later", "{id}");
+    }
+    assert_eq!(get(5), "this part of the API fails again and again; try again later");
+    assert_eq!(server.take_requests().len(), 5, "it is left alone, whatever the key is");
+    for _ in 0..6 {
+        assert_eq!(ids(&source).as_deref(), Ok("1"));
+    }
+    let diagnosis = contract::source::Source::diagnose(&source, None).expect("it still fails");
+    assert_eq!(diagnosis.message, "an endpoint of the API fails: `GET /orders/{id}` answers with status 500");
+}
+
+#[test]
 fn a_token_is_fetched_once_and_again_when_it_is_refused() {
     let (tokens, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (issued, rejections) = (Arc::clone(&tokens), Arc::clone(&refused));

@@ -46,6 +46,8 @@ pub(super) struct ArgumentEntry {
     pub(super) allowed: Vec<Value>,
     pub(super) description: String,
     pub(super) is_required: bool,
+    /// Whether the API takes `null` here, in a body.
+    pub(super) is_nullable: bool,
 }
 
 const DESCRIPTION_CHARS_MAX: usize = 300;
@@ -374,6 +376,17 @@ fn argument(document: &Document, schema: &Value) -> Result<ArgumentEntry, Refusa
     })
 }
 
+/// Whether `null` is a value of a schema: `nullable` in 3.0, a type of its own in 3.1.
+fn takes_null(document: &Document, schema: &Value) -> Result<bool, Refusal> {
+    let schema = merged(document, schema, 0)?;
+    let is_null = |one: &Value| one.as_str() == Some("null");
+    let is_type = |kind: &Value| is_null(kind) || kind.as_array().is_some_and(|all| all.iter().any(is_null));
+    let variants = ["oneOf", "anyOf"].into_iter().filter_map(|word| schema.get(word)?.as_array()).flatten();
+    Ok(schema.get("nullable") == Some(&Value::Bool(true))
+        || schema.get("type").is_some_and(is_type)
+        || variants.filter_map(|variant| variant.get("type")).any(is_type))
+}
+
 /// Whether a schema is for values of several types, none of them an object or an array.
 fn is_scalar_union(document: &Document, schema: &Value) -> Result<bool, Refusal> {
     let schema = merged(document, schema, 0)?;
@@ -482,6 +495,9 @@ fn add_body(document: &Document, entry: &mut ToolEntry, body: &Value, method: Me
         }
         described.name = argument_name(entry, name);
         described.is_required = is_required;
+        // `null` for an optional argument means that it is omitted, and any JSON is `null`, too.
+        described.is_nullable =
+            is_required && !is_form && described.data_type != "json" && takes_null(document, property)?;
         members.push((name.clone(), described.name.clone()));
         entry.arguments.push(described);
     }

@@ -193,6 +193,9 @@ fn write_argument(out: &mut String, argument: &ArgumentEntry) {
     if !argument.is_required {
         settings.push("required = false".to_owned());
     }
+    if argument.is_nullable {
+        settings.push("nullable = true".to_owned());
+    }
     if !argument.description.is_empty() {
         settings.push(format!("description = {}", text(&argument.description)));
     }

@@ -85,6 +85,35 @@ pet_id = { type = "integer" }
 }
 
 #[test]
+fn required_members_that_may_be_null_take_null() {
+    let document = document(
+        r##""/moves":{"post":{"operationId":"move","requestBody":{"required":true,"content":{"application/json":{"schema":{
+          "required":["a","b","c","d","e","f"],"properties":{
+            "a":{"type":"string","nullable":true},
+            "b":{"type":["integer","null"]},
+            "c":{"anyOf":[{"type":"string","enum":["x"]},{"type":"null"}]},
+            "d":{"type":"string"},
+            "e":{"type":"string","nullable":false},
+            "f":{"type":["object","null"]},
+            "g":{"type":["string","null"]}}}}}}}}"##,
+    );
+    let (manifest, refused) = imported(&document);
+    assert_eq!(refused, [] as [String; 0]);
+    let (_, arguments) = manifest.split_once("[tools.move.arguments]\n").expect("arguments");
+    assert_eq!(
+        arguments,
+        r#"a = { type = "string", nullable = true }
+b = { type = "integer", nullable = true }
+c = { type = "string", enum = ["x"], nullable = true }
+d = { type = "string" }
+e = { type = "string" }
+f = { type = "json" }
+g = { type = "string", required = false }
+"#
+    );
+}
+
+#[test]
 fn what_cannot_be_imported_has_a_reason() {
     let operation = |id: &str, rest: &str| format!(r#""/{id}":{{"post":{{"operationId":"{id}",{rest}}}}}"#);
     let body = |media: &str| {

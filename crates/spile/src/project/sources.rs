@@ -382,20 +382,28 @@ impl Sources {
         }
     }
 
+    /// APIs whose last requests failed, with the reason. Sends nothing.
+    pub(crate) fn failing_apis(&self) -> Vec<UnavailableSource> {
+        let apis = self.open.iter().filter(|one| one.key.settings.kind() == SourceKind::Rest);
+        let failing = |one: &OpenSource| {
+            let error = one.source.diagnose(None)?;
+            Some(UnavailableSource {
+                name: one.display_name.clone(),
+                reason: error.message,
+                is_readable: false,
+            })
+        };
+        apis.filter_map(failing).collect()
+    }
+
     /// Sources with a served collection that cannot be listed any more, with the reason.
     pub(crate) fn unreadable(&self, contract: &Contract) -> Vec<UnavailableSource> {
-        let mut found: Vec<UnavailableSource> = Vec::new();
+        let mut found = self.failing_apis();
         for collection in &contract.collections {
             let Some(open) = self.open.iter().find(|one| one.name == collection.source) else { continue };
             let Some(kept) = self.kept_collection(collection) else { continue };
             // A list of an API may be hundreds of requests; the last one says enough.
             if open.key.settings.kind() == SourceKind::Rest {
-                found.extend(open.source.diagnose(None).map(|error| UnavailableSource {
-                    name: open.display_name.clone(),
-                    reason: error.message,
-                    is_readable: false,
-                }));
-                found.dedup_by(|a, b| a.name == b.name);
                 continue;
             }
             // Not by creating a reader, which is strict: a served one lists what it can, a duplicate key for example.

@@ -54,7 +54,9 @@ pub fn call(server: &HttpServer, tool: &str, arguments: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments });
     let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
     let (_, body) = server.post("/mcp", "MCP-Protocol-Version: 2025-11-25\r\n", &call.to_string());
-    let response: Value = serde_json::from_str(&body).expect("JSON");
+    // A call that takes long is answered with a stream.
+    let message = body.lines().find_map(|line| line.strip_prefix("data: {")).map(|rest| format!("{{{rest}"));
+    let response: Value = serde_json::from_str(message.as_deref().unwrap_or(&body)).expect("JSON");
     response["result"].clone()
 }
 

@@ -2,6 +2,7 @@
 
 use test_databases::{Kind, TestDatabase};
 
+use crate::database_tls_server::{TlsServer, other_authority};
 use crate::harness::{CommandOutput, HttpServer, TestProject};
 
 const PASSWORD: &str = "hunter2";
@@ -254,4 +255,29 @@ fn the_keyring_of_the_desktop_has_the_password() {
     let project = TestProject::new(&[("spile.toml", both.as_bytes())]);
     let refused = said(&project.run(&["check"]));
     assert!(refused.contains("`password` and `password_keyring` exclude each other"), "{refused}");
+}
+
+#[test]
+fn the_authorities_of_the_system_are_those_that_are_trusted() {
+    for kind in [Kind::Postgres, Kind::MariaDb] {
+        let server = TlsServer::start(kind);
+        let mode = if kind == Kind::Postgres { "sslmode=require" } else { "ssl-mode=required" };
+        let url = format!("{}?{mode}", server.url("localhost"));
+        let project = TestProject::new(&[
+            ("own.pem", server.authority.as_bytes()),
+            ("other.pem", other_authority().as_bytes()),
+        ]);
+        for (file, is_trusted) in [("own.pem", true), ("other.pem", false)] {
+            let path = project.folder.join(file);
+            let system =
+                [("SSL_CERT_FILE", path.to_str().expect("a path")), ("SSL_CERT_DIR", "/nonexistent")];
+            let output = project.run_with(&["call", "list_t", "--from", &url], &system);
+            let shown = output.to_string();
+            assert_eq!(
+                (output.code == Some(0), shown.contains("total")),
+                (is_trusted, is_trusted),
+                "{kind:?} {file}\n{shown}"
+            );
+        }
+    }
 }

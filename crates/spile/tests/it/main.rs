@@ -17,6 +17,10 @@ mod code_events;
 mod code_resources;
 mod commands;
 mod database_outages;
+/// A database server with TLS, shared with the tests of `database`.
+#[allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#[path = "../../../database/tests/it/tls_server.rs"]
+mod database_tls_server;
 mod database_writes;
 mod databases;
 mod declared_reading;
@@ -52,6 +56,7 @@ mod locking;
 mod log_output;
 mod mcp;
 mod mixed_values;
+mod network_limits;
 mod official;
 mod pack;
 mod questions;

@@ -248,6 +248,11 @@ fn every_question_has_the_same_answer_over_databases() {
 }
 
 #[test]
+fn every_question_has_the_same_answer_over_an_api() {
+    check_every_question(&[PlaceKind::Api]);
+}
+
+#[test]
 fn questions_about_messy_exports_have_the_answer_of_a_careful_person() {
     let mut failures = Vec::new();
     let questions = questions();

@@ -1,9 +1,11 @@
 //! REST APIs, with the whole program.
 
+use serde_json::json;
 use test_api::shop::{Shop, TOKEN};
 use test_api::{ApiResponse, ApiServer};
 
-use crate::harness::{CommandOutput, TestProject};
+use crate::availability::call;
+use crate::harness::{CommandOutput, HttpServer, TestProject};
 
 /// What a command said.
 fn said(output: &CommandOutput) -> String {
@@ -76,6 +78,14 @@ fn mistakes_in_a_manifest_are_named() {
     }
     for (lines, expected) in [
         ("request = { path = \"/a/../b\" }", "segment of dots"),
+        (
+            "request = { method = \"POST\", path = \"/a\" }\narguments.x = { required = false, nullable = true }",
+            "`x` is optional, so `null` means that it is omitted",
+        ),
+        (
+            "request = { path = \"/a\" }\narguments.x = { nullable = true }",
+            "`x` cannot be null: it is not a value in the JSON body of the request",
+        ),
         ("request = { path = \"a\" }", "begin it with a `/`"),
         ("request = { path = \"/a?b=c\" }", "the path has a query"),
         ("request = { path = \"/a/{id}\" }", "`{id}` is not declared"),
@@ -117,6 +127,30 @@ fn mistakes_in_a_manifest_are_named() {
         );
         let output = said(&TestProject::new(&[("spile.toml", text.as_bytes())]).run(&["check"]));
         assert!(output.contains(expected), "{lines}\n{output}");
+    }
+}
+
+#[test]
+fn null_is_sent_for_a_required_argument_that_may_be_null() {
+    let api = ApiServer::start(|_| ApiResponse::json("{}"));
+    let manifest = format!(
+        "[sources.api]\nkind = \"rest\"\nurl = \"{}\"\nallow_private_addresses = true\n\
+         [tools.move]\nsource = \"api\"\nrequest = {{ method = \"POST\", path = \"/move\" }}\n\
+         arguments.to = {{ type = \"string\", nullable = true }}\narguments.why = {{ type = \"string\", required = false }}\n",
+        api.url()
+    );
+    let project = TestProject::new(&[("spile.toml", manifest.as_bytes())]);
+    let server = HttpServer::start(&mut project.spile(&["serve", "--bind", "127.0.0.1:0"]));
+    for (arguments, body) in [
+        (json!({ "to": null, "why": null }), Some(r#"{"to":null}"#)),
+        (json!({ "to": "x", "why": "y" }), Some(r#"{"to":"x","why":"y"}"#)),
+        (json!({ "why": "y" }), None),
+    ] {
+        let result = call(&server, "move", &arguments);
+        assert_eq!(result["isError"] == false, body.is_some(), "{arguments} {result}");
+        let sent = api.take_requests().pop();
+        let sent = sent.map(|request| String::from_utf8(request.body).expect("text"));
+        assert_eq!(sent.as_deref(), body, "{arguments}");
     }
 }
 

@@ -95,8 +95,8 @@ impl Load {
         }
     }
 
-    /// Writes a row with a key of its own, again and again until that is acknowledged.
-    fn write(&self, connection: &mut Connection, worker: usize, key: &str) {
+    /// Writes a row with a key of its own, again and again until that is acknowledged. Returns the id of the row.
+    fn write(&self, connection: &mut Connection, worker: usize, key: &str) -> i64 {
         let arguments = json!({ "note": key, "idempotency_key": key });
         loop {
             let answer = self.call(connection, "create_events", &arguments);
@@ -104,7 +104,7 @@ impl Load {
                 self.acknowledged.lock().expect("no panic").push((key.to_owned(), id));
                 self.acknowledged_count.fetch_add(1, Ordering::Relaxed);
                 self.succeeded(worker);
-                return;
+                return id;
             }
             self.refused_count.fetch_add(1, Ordering::Relaxed);
             let code = answer["code"].as_str().unwrap_or_default();
@@ -115,13 +115,24 @@ impl Load {
         }
     }
 
+    /// Reads the row again, on the connection that all callers share where there is one: it is there, or the database is not.
+    fn read(&self, connection: &mut Connection, id: i64, key: &str) {
+        let answer = self.call(connection, "get_events", &json!({ "id": id }));
+        let code = answer["code"].as_str().unwrap_or_default();
+        let is_expected =
+            answer["note"] == key || matches!(code, "source_unavailable" | "rate_limited" | "timeout");
+        assert!(is_expected, "{key} is row {id}\n{answer}");
+    }
+
     fn work(&self, server: &HttpServer, worker: usize) {
         let mut connection = Connection::open(server);
         for number in 0_u64.. {
             if self.is_over.load(Ordering::Relaxed) {
                 return;
             }
-            self.write(&mut connection, worker, &format!("w{worker}-{number}"));
+            let key = format!("w{worker}-{number}");
+            let id = self.write(&mut connection, worker, &key);
+            self.read(&mut connection, id, &key);
             if number % 4 == 0 {
                 self.call(&mut connection, "list_events", &json!({ "limit": 3, "sort": "-id" }));
             }

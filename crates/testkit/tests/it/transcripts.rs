@@ -71,6 +71,10 @@ fn check(folder: &str) {
     assert!(failures.is_empty(), "\n{}\n", failures.join("\n\n"));
 }
 
+/// A conversation is sent once for each cut, so that the work grows with its square: one that would send more than this is cut at
+/// some bytes only.
+const CUT_BYTES_MAX: usize = 1 << 20;
+
 /// However the requests of a transcript are cut into pieces, the fast path answers them as hyper does: in a session where it
 /// opens one, and all on one connection, where each is sent before the one before is answered.
 #[track_caller]
@@ -79,27 +83,28 @@ fn check_pieces(folder: &str) {
     let mut conversations = 0;
     for file in transcripts_in(&folder_of(folder)) {
         let text = std::fs::read_to_string(&file).expect("a transcript is readable");
-        for script in transcript::parse("", folder, &text) {
-            if script.transport != transcript::TransportKind::Http {
-                continue;
-            }
+        let mut scripts = transcript::parse("", folder, &text);
+        scripts.retain(|script| script.transport == transcript::TransportKind::Http);
+        let versions = scripts.len();
+        for (version, script) in scripts.into_iter().enumerate() {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
             let runtime = runtime.expect("a runtime");
-            let answers = |requests: &[Vec<u8>], step| {
-                let longest = requests.iter().map(Vec::len).max().unwrap_or(0);
-                let cuts = (0..longest).step_by(step);
+            let longest = |requests: &[Vec<u8>]| requests.iter().map(Vec::len).max().unwrap_or(0);
+            let answers = |requests: &[Vec<u8>], first, step| {
+                let cuts = (first..longest(requests).max(first + 1)).step_by(step);
                 runtime.block_on(testkit::invariants::check_http1_conversation(requests, cuts, provider))
             };
             // The random numbers of every connection are the same, so the session is, too.
             let requests = runner::http_conversation(&script, "");
-            let opened = requests.get(..1).map(|first| answers(first, usize::MAX)).unwrap_or_default();
+            let opened = requests.get(..1).map(|first| answers(first, 0, usize::MAX)).unwrap_or_default();
             let session = opened.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
             let requests = runner::http_conversation(&script, session.unwrap_or_default());
-            // Every byte of one conversation and of those about sessions, and of the others some.
-            let is_cut_everywhere = conversations == 0 || file.ends_with("sessions.txt");
-            let step = if is_cut_everywhere { 1 } else { 29 };
-            let all = answers(&requests, step);
+            // At every byte; where a transcript is for several versions, each has its share of them.
+            let bytes: usize = requests.iter().map(Vec::len).sum();
+            let sent = longest(&requests) / versions * bytes;
+            let step = versions * sent.div_ceil(CUT_BYTES_MAX).max(1);
+            let all = answers(&requests, version, step);
             assert!(all.starts_with("HTTP/1.1 ") || requests.is_empty(), "{}: {all}", file.display());
             conversations += 1;
         }

@@ -171,7 +171,11 @@ async fn serve_http1<S: Io + Clone>(
     loop {
         match poll_fn(|cx| fast_path.poll(cx)).await {
             Ok(Exit::Closed) => return Ok(()),
-            Ok(Exit::HandOver) => handover.give(fast_path.take_input()),
+            Ok(Exit::HandOver) => {
+                // The answers are the same, so this is all that shows who gave them.
+                tracing::trace!("hyper gets what comes next");
+                handover.give(fast_path.take_input());
+            }
             Err(error) if fast_path.has_served() => return Err(ConnectionError::Socket(error)),
             Err(error) => return Err(ConnectionError::BeforeFirstRequest(error)),
         }

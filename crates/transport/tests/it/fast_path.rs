@@ -67,6 +67,32 @@ fn plain_and_other_requests_on_one_connection_are_answered_in_order() {
 }
 
 #[test]
+fn plain_requests_never_reach_hyper_before_or_after_others_that_do() {
+    let plain = TestServer::start();
+    let secured = TestServer::with_setup(|setup| setup.certificates = Some(CertificateFolder::new()));
+    for (how, server, mut client) in [
+        ("TCP", &plain, plain.connect()),
+        ("a unix socket", &plain, plain.connect_unix()),
+        ("TLS", &secured, secured.connect()),
+    ] {
+        let before = server.handovers.count();
+        for (request, handovers) in [
+            (post(ping(1)), 0),
+            (stateless_call(2, "test_simple_text", "{}"), 0),
+            (get("/health"), 1),
+            // It comes back for the next one.
+            (post(ping(3)), 1),
+            (post(ping(4)), 1),
+            (post(format!("{}{}", ping(5), " ".repeat(30_000))), 2),
+            (stateless_call(6, "test_simple_text", "{}"), 2),
+        ] {
+            assert_eq!(client.send_request(&request).status, 200, "{how}");
+            assert_eq!(server.handovers.count() - before, handovers, "{how}: {request:?}");
+        }
+    }
+}
+
+#[test]
 fn a_request_behind_a_slow_call_waits_for_it() {
     let server = TestServer::start();
     let mut client = server.connect();

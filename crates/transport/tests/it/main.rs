@@ -11,6 +11,7 @@ mod cors;
 mod fast_path;
 mod guard;
 mod h2;
+mod handover_counter;
 mod limits;
 mod page;
 mod pipe;

@@ -25,6 +25,7 @@ use crate::certificates::CertificateFolder;
 use crate::client::{Client, HttpRequest, initialize, post};
 use crate::conn::Conn;
 use crate::controlled_provider::ControlledProvider;
+use crate::handover_counter::HandoverCounter;
 
 /// No test takes this long unless something is broken.
 pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -89,6 +90,7 @@ pub(crate) struct TestServer {
     pub(crate) provider: Arc<ControlledProvider>,
     pub(crate) servers: Vec<Arc<Server>>,
     pub(crate) certificates: Option<CertificateFolder>,
+    pub(crate) handovers: HandoverCounter,
     client_config: Option<Arc<ClientConfig>>,
     stop: watch::Sender<bool>,
     serve_task: Option<JoinHandle<()>>,
@@ -140,8 +142,11 @@ impl TestServer {
         door: Door,
     ) -> Self {
         let Door { guard, timing, certificates, http_sse, has_page } = door;
+        let handovers = HandoverCounter::default();
+        let watched = handovers.clone();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
+            .on_thread_start(move || watched.watch_thread())
             .enable_all()
             .build()
             .expect("a runtime starts");
@@ -178,6 +183,7 @@ impl TestServer {
             provider,
             servers,
             certificates,
+            handovers,
             client_config,
             stop,
             serve_task: Some(serving),

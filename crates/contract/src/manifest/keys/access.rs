@@ -54,7 +54,7 @@ pub static COLLECTION_ACCESS: Section = Section {
             ValueType::RowConditions,
             "The rows that exist for the role: each field with a value, an array of values, `{ claim = \"/tenant\" }`, \
              `{ min = 1, max = 9 }`, `{ not = \"x\" }`, `{ is = \"null\" }` or `{ is = \"not null\" }`. A row must fulfil all of \
-             them; of an array of such tables, one. A claim that is missing matches nothing. `{}`: all rows.",
+             them; of an array of such tables, one. Without a claim that it needs, a call is refused. `{}`: all rows.",
         )
         .default_text("those of the included roles; without one, all rows")
         .example("{ tenant_id = { claim = \"/tenant\" } }")

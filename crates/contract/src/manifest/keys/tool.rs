@@ -160,7 +160,15 @@ pub static ARGUMENT: Section = Section {
         )
         .default_text("`true`, or `false` with a `default`")
         .example("false")
-        .aliases(&["optional", "nullable"]),
+        .aliases(&["optional"]),
+        Key::new(
+            "nullable",
+            ValueType::Boolean,
+            "Whether callers may pass `null`, which the JSON body of a `request` then has. Only for an argument that is required: many \
+             clients send `null` for one that they omit.",
+        )
+        .default_text("`false`")
+        .example("false"),
     ],
 };
 

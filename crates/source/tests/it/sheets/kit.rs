@@ -79,6 +79,47 @@ pub fn workbook(sheets: &[(&str, &[Vec<CellContent<'_>>])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
+/// An OpenDocument workbook with one sheet.
+pub fn ods_workbook(sheet: &str, rows: &[Vec<CellContent<'_>>]) -> Vec<u8> {
+    let cell = |cell: &CellContent<'_>| match cell {
+        CellContent::Empty => "<table:table-cell/>".to_owned(),
+        CellContent::Text(text) => {
+            let text = text.replace('&', "&amp;").replace('<', "&lt;");
+            format!(
+                "<table:table-cell office:value-type=\"string\"><text:p>{text}</text:p></table:table-cell>"
+            )
+        }
+        CellContent::Number(digits) => {
+            format!("<table:table-cell office:value-type=\"float\" office:value=\"{digits}\"/>")
+        }
+        CellContent::Boolean(yes) => {
+            format!("<table:table-cell office:value-type=\"boolean\" office:boolean-value=\"{yes}\"/>")
+        }
+        CellContent::Date(day) => {
+            format!("<table:table-cell office:value-type=\"date\" office:date-value=\"{day}\"/>")
+        }
+        CellContent::Styled(..) | CellContent::Formula(..) => panic!("not written here"),
+    };
+    let row = |row: &Vec<CellContent<'_>>| {
+        format!("<table:table-row>{}</table:table-row>", row.iter().map(cell).collect::<String>())
+    };
+    let rows: String = rows.iter().map(row).collect();
+    let xmlns = "urn:oasis:names:tc:opendocument:xmlns";
+    let content = format!(
+        "<office:document-content xmlns:office=\"{xmlns}:office:1.0\" xmlns:table=\"{xmlns}:table:1.0\" \
+         xmlns:text=\"{xmlns}:text:1.0\"><office:body><office:spreadsheet><table:table table:name=\"{sheet}\">{rows}\
+         </table:table></office:spreadsheet></office:body></office:document-content>"
+    );
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, text) in
+        [("mimetype", "application/vnd.oasis.opendocument.spreadsheet"), ("content.xml", content.as_str())]
+    {
+        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    zip.finish().unwrap().into_inner()
+}
+
 fn row_xml(number: usize, cells: &[CellContent<'_>]) -> String {
     let cells: String = cells
         .iter()

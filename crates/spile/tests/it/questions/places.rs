@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use contract::Collection;
+use contract::{Collection, Contract};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::parser::parse_message_type;
@@ -13,6 +13,7 @@ use serde_json::{Value as Json, json};
 use spile::project::Project;
 use spile_core::calendar::CivilDate;
 use tempfile::TempDir;
+use test_api::{ApiResponse, ApiServer};
 use test_databases::{Kind, TestDatabase};
 
 use super::read;
@@ -27,12 +28,15 @@ pub enum PlaceKind {
     Import(&'static str),
     Workbook,
     Database(Kind),
+    /// Behind an API with pages, which understands no filter.
+    Api,
 }
 
 /// A folder with a manifest, and the database that it names.
 pub struct Place {
     pub folder: TempDir,
     _database: Option<TestDatabase>,
+    _api: Option<ApiServer>,
 }
 
 /// A table: its name, its key, the names of its columns, and its rows.
@@ -253,6 +257,42 @@ fn fill(kind: Kind, tables: &[TableRows]) -> TestDatabase {
     place
 }
 
+/// So many rows are on a page.
+const PAGE_ROWS: usize = 500;
+
+/// An API that returns the rows of a table as objects, below the name of its collection.
+fn api(contract: &Contract, tables: &[TableRows]) -> ApiServer {
+    let objects = |table: &TableRows| -> Vec<String> {
+        table.rows.iter().map(|row| object(&table.names, row).to_string()).collect()
+    };
+    let names = contract.collections.iter().map(|collection| collection.name.clone());
+    let lists: Vec<(String, Vec<String>)> = names.zip(tables.iter().map(objects)).collect();
+    ApiServer::start(move |request| {
+        let segments = request.segments();
+        let list = lists.iter().find(|(name, _)| segments.first() == Some(name));
+        let Some((_, objects)) = list else { return ApiResponse::new(404, "") };
+        let start = request.parameter("offset").and_then(|text| text.parse().ok()).unwrap_or(0);
+        let page: Vec<&str> = objects.iter().skip(start).take(PAGE_ROWS).map(String::as_str).collect();
+        ApiResponse::json(format!("{{\"rows\":[{}],\"total\":{}}}", page.join(","), objects.len()))
+    })
+}
+
+/// The fields of a table, with their types: nothing is learnt from a page.
+fn declared_fields(name: &str, rows: &TableRows) -> String {
+    let field = |(at, field): (usize, &String)| {
+        let kind = match rows.storage(at) {
+            Storage::Integer => "integer",
+            Storage::Decimal => "decimal",
+            Storage::Boolean => "boolean",
+            Storage::Date => "date",
+            Storage::Text => "text",
+        };
+        format!("{field} = {{ as = '{kind}' }}\n")
+    };
+    let fields: String = rows.names.iter().enumerate().map(field).collect();
+    format!("[collections.{name}.fields]\n{fields}")
+}
+
 /// The tables of a database in another place, with the links that its foreign keys make. `None`: in the database itself.
 pub fn place(folder: &TempDir, name: &str, connection: &Connection, kind: PlaceKind) -> Option<Place> {
     if kind == PlaceKind::Sqlite {
@@ -262,7 +302,7 @@ pub fn place(folder: &TempDir, name: &str, connection: &Connection, kind: PlaceK
     let contract = project.expect("a database").compiled.expect("a contract").contract;
     let copy = tempfile::tempdir().expect("a folder");
     let tables: Vec<TableRows> = contract.collections.iter().map(|one| table_rows(connection, one)).collect();
-    let (mut manifest, mut database) = (String::new(), None);
+    let (mut manifest, mut database, mut server) = (String::new(), None, None);
     match kind {
         PlaceKind::Sqlite | PlaceKind::File(_) => {}
         PlaceKind::Import(_) => manifest += "[server]\nmemory_bytes_max = 0\n",
@@ -275,6 +315,14 @@ pub fn place(folder: &TempDir, name: &str, connection: &Connection, kind: PlaceK
             manifest += &format!("[sources.db]\nurl = \"{}\"\n", place.url());
             database = Some(place);
         }
+        PlaceKind::Api => {
+            let api = api(&contract, &tables);
+            manifest += &format!(
+                "[sources.api]\nkind = 'rest'\nurl = '{}'\nallow_private_addresses = true\n",
+                api.url()
+            );
+            server = Some(api);
+        }
     }
     for (collection, rows) in contract.collections.iter().zip(&tables) {
         let (table, name) = (&rows.table, &collection.name);
@@ -283,6 +331,11 @@ pub fn place(folder: &TempDir, name: &str, connection: &Connection, kind: PlaceK
         manifest += &match kind {
             PlaceKind::Sqlite => String::new(),
             PlaceKind::Workbook => format!("[collections.{name}]\nsource = 'book'\nsheet = '{table}'\n{key}"),
+            PlaceKind::Api => format!(
+                "[collections.{name}]\nsource = 'api'\n{key}\
+                 list = {{ path = '/{name}', items = '/rows', page = {{ style = 'offset', parameter = 'offset', total = '/total' }} }}\n{}",
+                declared_fields(name, rows)
+            ),
             PlaceKind::Database(_) => format!("[collections.{name}]\nsource = 'db'\ntable = '{table}'\n"),
             PlaceKind::File(ending) | PlaceKind::Import(ending) => {
                 std::fs::write(copy.path().join(format!("{name}.{ending}")), file(ending, rows))
@@ -307,7 +360,7 @@ pub fn place(folder: &TempDir, name: &str, connection: &Connection, kind: PlaceK
         }
     }
     std::fs::write(copy.path().join("spile.toml"), manifest).expect("a file");
-    Some(Place { folder: copy, _database: database })
+    Some(Place { folder: copy, _database: database, _api: server })
 }
 
 fn table_rows(connection: &Connection, collection: &Collection) -> TableRows {
