@@ -18,7 +18,7 @@ use super::server::{Handler, OpenConnection, Signals, StderrLines};
 use super::state::Failure;
 use super::tokens::access_token;
 use super::{ManagerHost, ManagerOptions};
-use crate::config::{ConfigScope, ConfiguredServer, ResolvedTransport};
+use crate::config::{ConfiguredServer, ResolvedTransport};
 use crate::oauth::LoginError;
 use crate::registry::ServerLists;
 
@@ -133,11 +133,11 @@ pub(super) async fn connect(
     }
     if let Some(connecting) = host.connect_in_process(&server.name, &options, handler) {
         let connection = connecting.await.map_err(failed)?;
-        return Ok(OpenConnection { connection, token: TokenSlot::default(), url: None });
+        let token = TokenSlot::default();
+        return Ok(OpenConnection { connection, token, url: None, reach: options.outbound.reach });
     }
-    if server.source.scope == ConfigScope::Dynamic {
-        options.outbound.reach = limits.registered_reach;
-    }
+    let reach = options.outbound.reach.max(limits.reach_of(server));
+    options.outbound.reach = reach;
     let resolved = server
         .resolve(&env, host.home().as_deref())
         .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;
@@ -154,7 +154,7 @@ pub(super) async fn connect(
         ResolvedTransport::Remote { target, headers } => {
             let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
             if let Some(url) = resolved.url().filter(|_| !has_own) {
-                token.set(access_token(server, url, None, host).await.map_err(no_token)?);
+                token.set(access_token(server, url, reach, None, host).await.map_err(no_token)?);
             }
             let options = with_headers(headers.clone());
             let first = Connection::open(target, options.clone(), handler.clone()).await;
@@ -165,7 +165,7 @@ pub(super) async fn connect(
                     rejected @ Some(_),
                 ) => {
                     if let Some(url) = resolved.url() {
-                        token.set(access_token(server, url, rejected, host).await.map_err(no_token)?);
+                        token.set(access_token(server, url, reach, rejected, host).await.map_err(no_token)?);
                     }
                     Connection::open(target, options, handler.clone()).await
                 }
@@ -174,7 +174,7 @@ pub(super) async fn connect(
         }
     };
     let connection = connection.map_err(failed)?;
-    Ok(OpenConnection { connection, token, url: resolved.url().cloned() })
+    Ok(OpenConnection { connection, token, url: resolved.url().cloned(), reach })
 }
 
 fn no_token(error: LoginError) -> AttemptError {

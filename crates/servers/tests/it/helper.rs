@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use json::{Json, Node};
 use os_keyring::OsKeyring;
-use outbound::OutboundOptions;
+use outbound::{NetworkZone, OutboundOptions};
 use ring::rand::{SecureRandom, SystemRandom};
 use servers::oauth::{ClientAuth, ClientRegistration, CredentialStore, Credentials, Tokens};
 use spile_core::Platform;
@@ -74,6 +74,7 @@ fn use_keyring(folder: &Path) {
         resource: resource.to_owned(),
         issuer: "https://issuer.example".to_owned(),
         token_endpoint: "https://issuer.example/token".to_owned(),
+        named_from: NetworkZone::Public,
         client: ClientRegistration { client_id: "c".to_owned(), client_secret: None, redirect_uri: None },
         client_auth: ClientAuth::None,
         dpop_key: None,
@@ -138,7 +139,10 @@ fn serve(log: &str) {
                 });
             }),
             "ping" => Json::object(|_| {}),
-            "tools/list" if !has("broken-tools") => list(&tools, log),
+            "tools/list" if !has("broken-tools") => {
+                append(&format!("{log}.reads"), "tools/list");
+                list(&tools, log)
+            }
             "prompts/list" if !has("broken-lists") => {
                 Json::parse(r#"{"prompts":[{"name":"p"}]}"#).expect("JSON")
             }
@@ -204,6 +208,15 @@ fn call(log: &str, params: Option<Node<'_>>, tools: &mut Vec<&'static str>) -> O
         "freeze" => loop {
             std::thread::park();
         },
+        // Nothing is read before all of it is written.
+        "burst" => {
+            tools.push("grown");
+            for _ in 0..100 {
+                send(&Json::object(|out| {
+                    out.str("jsonrpc", "2.0").str("method", "notifications/tools/list_changed");
+                }));
+            }
+        }
         "grow" => {
             tools.push("grown");
             send(&Json::object(|out| {
