@@ -29,7 +29,7 @@ pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};
 pub use header_params::{HeaderParam, HeaderParamError};
 pub use input::{CallId, ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
-pub use limits::Limits;
+pub use limits::{INSTRUCTIONS_BYTES_MAX, Limits};
 pub use outcome::{
     CallResult, CompletionResult, ContentBlock, DetachedWork, Outcome, PromptMessage, PromptResult,
     ResourceContents, ResourceResult, Role, ToolContent, ToolResult,

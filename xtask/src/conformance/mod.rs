@@ -169,12 +169,10 @@ impl ServerUnderTest {
         match self {
             // It has no skills.
             Self::Fixture(_) => !run.needs_skills,
-            // Skills of a server behind a gateway are read with `spile skills`.
-            Self::Gateway { upstream: UpstreamEra::Newest, .. } => !run.needs_skills,
             Self::Gateway { upstream: UpstreamEra::Handshake, .. } => {
                 matches!(run.selection, ScenarioSelection::Requirements(_))
             }
-            Self::Folder(_) | Self::External(_) => true,
+            Self::Gateway { upstream: UpstreamEra::Newest, .. } | Self::Folder(_) | Self::External(_) => true,
         }
     }
 

@@ -18,7 +18,7 @@ use spile_core::{
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
+use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress};
 use wire::client::{
     ClientCall, ClientError, ClientOptions, CloseReason, IncomingInputRequest, InputReply, InputRequestKind,
     VersionPolicy,
