@@ -11,7 +11,7 @@ use upstream::process::StartError;
 use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, Subscription, TokenSlot};
 use wire::client::ClientError;
 use wire::error::ErrorCode;
-use wire::{ListKind, NotificationFilter};
+use wire::{ListKind, NotificationFilter, SKILLS_EXTENSION};
 
 use super::live_roots::LiveRoots;
 use super::server::{Handler, OpenConnection, Signals, StderrLines};
@@ -241,7 +241,18 @@ pub(super) async fn read_lists(
     let prompts = kept(read(ListKind::Prompts, ListKind::Prompts).await, &known.prompts);
     let resources = kept(read(ListKind::Resources, ListKind::Resources).await, &known.resources);
     let templates = kept(read(ListKind::Templates, ListKind::Resources).await, &known.templates);
-    let others = ServerLists { tools: Vec::new(), prompts, resources, templates, unapproved: Vec::new() };
+    let skills = match connection.has_extension(SKILLS_EXTENSION) {
+        false => Vec::new(),
+        true => {
+            let read = connection.list(ListKind::Skills, Some(timeout_ms)).await;
+            let read = read.inspect_err(|error| {
+                tracing::warn!(server, list = "skills", %error, "cannot read a list; it stays as it was");
+            });
+            kept(read, &known.skills)
+        }
+    };
+    let others =
+        ServerLists { tools: Vec::new(), prompts, resources, templates, skills, unapproved: Vec::new() };
     ReadLists { tools, others }
 }
 
