@@ -390,7 +390,7 @@ fn instructions_that_clients_cut_are_reported() {
         "long": {"command": "SPILE", "args": ["serve", "long"]}
     }}"#;
     let manifest = format!(
-        "[server]\nname = \"long\"\ninstructions = \"{}\"\n[collections.a]\nsource = \"a.csv\"\n",
+        "[server]\nname = \"long\"\ninstructions = \"{}\"\n[sources.a]\npath = \"a.csv\"\n[collections.a]\nsource = \"a\"\n",
         "x".repeat(2049)
     );
     let user = User::new(&[
