@@ -355,7 +355,7 @@ async fn more_scopes_do_not_lose_those_that_were_granted() {
         .await
         .expect("signed in");
     assert_eq!(setup.authority.log()[0], r#"authorize scope=Some("write read") resource=/mcp"#);
-    // Scopes of the entry are the ones that are asked for.
+    // Scopes of the entry are the ones that are asked for, with a registration of their own.
     let pinned = OAuthSettings { scopes: Some(vec!["only".to_owned()]), ..OAuthSettings::default() };
     setup.sign_in(Some(&challenge("invalid_token", "write")), &pinned).await.expect("signed in");
     assert_eq!(setup.authority.log()[1], r#"authorize scope=Some("only") resource=/mcp"#);
