@@ -694,10 +694,9 @@ impl Client {
                 continue;
             }
             let pending = self.pending_calls.get(&call_id);
-            let is_over = pending.and_then(|pending| pending.ends_at_ms).is_some_and(|end| end <= now);
-            let requested = pending.and_then(|pending| match is_over {
-                true => pending.call.total_timeout_ms,
-                false => pending.call.timeout_ms,
+            let requested = pending.and_then(|pending| match pending.ends_at_ms {
+                Some(end) if end <= now => pending.call.total_timeout_ms,
+                Some(_) | None => pending.call.timeout_ms,
             });
             let after_ms = requested.unwrap_or(self.options.handshake_timeout_ms);
             let unreadable = self.unreadable_since(call_id);
@@ -714,20 +713,6 @@ impl Client {
             self.deadlines.remove(&(before, call_id));
         }
         self.deadlines.insert((renewed, call_id));
-    }
-
-    /// Remembers an unreadable message: it may have been the response to a pending call.
-    pub(super) fn record_unreadable(&mut self, excerpt: &str) {
-        if self.transport == TransportKind::Pipe {
-            self.last_unreadable = Some((self.next_message_id, excerpt.to_owned()));
-        }
-    }
-
-    /// The last unreadable message since a call was sent.
-    fn unreadable_since(&self, call_id: CallId) -> Option<String> {
-        let sent = self.pending_calls.get(&call_id)?.message_id?;
-        let (next_id, excerpt) = self.last_unreadable.as_ref()?;
-        (sent < *next_id).then(|| excerpt.clone())
     }
 
     /// Whether an input request is open that the call may wait for. A request from the server does not name its call.
