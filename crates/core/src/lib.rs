@@ -35,7 +35,8 @@ pub use outcome::{
     ResourceContents, ResourceResult, Role, ToolContent, ToolResult,
 };
 pub use policy::{
-    CatalogView, Decision, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Visibility,
+    CatalogView, Decision, Everything, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision,
+    Visibility,
 };
 pub use principal::{Identity, IdentityError, Principal};
 pub use provider::{

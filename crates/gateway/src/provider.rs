@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use servers::names;
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, CompletionRef,
-    ItemKind, Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
+    Everything, ItemKind, Outcome, Principal, Provider, RoleView, Run, TaskSupport, WatchFuture,
 };
 
 use crate::definitions::{self, ItemList};
@@ -220,6 +220,11 @@ impl Provider for RemoteProvider {
         let task_support = self.task_support(call);
         let (server, call) = (self.server.clone(), CallToForward::new(call, &own_name, task_support, cx));
         Run::later(async move { server.run(call).await })
+    }
+
+    /// Roles are those of other providers.
+    fn role_view(&self, _role: &str) -> RoleView {
+        RoleView::Part(Arc::new(Everything))
     }
 
     fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {

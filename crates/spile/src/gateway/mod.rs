@@ -433,13 +433,14 @@ fn join_servers(
     let mut providers: Vec<(String, Arc<dyn Provider>)> =
         vec![(tools::PROVIDER.to_owned(), own_tools.clone())];
     let mut hosted = BTreeMap::new();
+    let together: Arc<[Arc<Server>]> = servers.into();
     for server in servers {
         let name = server.name.clone();
         let rename = move |own: &[&str]| {
             let public = names::public_names(&name, own.iter().copied());
             own.iter().map(|own| public[own].clone()).collect()
         };
-        let provider = ServerProvider::new(server.clone(), Box::new(rename));
+        let provider = ServerProvider::new(server.clone(), together.clone(), Box::new(rename));
         tokio::spawn(provider.clone().follow());
         hosted.insert(server.name.clone(), provider.clone());
         providers.push((server.name.clone(), provider));
