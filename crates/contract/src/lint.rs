@@ -7,6 +7,8 @@ mod input_schema;
 
 pub use self::input_schema::lint_input_schema;
 
+use spile_core::INSTRUCTIONS_BYTES_MAX;
+
 use crate::compile::IntrospectedSource;
 use crate::contract::{Contract, Tool};
 use crate::data_type::DataType;
@@ -18,8 +20,6 @@ use crate::source::{ColumnFacts, TableFacts};
 
 /// Some clients refuse or drop more tools than this.
 pub const TOOLS_MAX: usize = 128;
-/// Some clients truncate longer instructions.
-pub const INSTRUCTIONS_BYTES_MAX: usize = 2048;
 /// Some clients refuse longer descriptions.
 pub const DESCRIPTION_CHARS_MAX: usize = 1024;
 /// Descriptions that share this percentage of their words are too similar.

@@ -29,13 +29,14 @@ pub use error::{ArgumentErrorKind, CallError, ItemKind, ToolError, ToolErrorCode
 pub use events::{CallEvent, EventFilter, EventSink, LogLevel};
 pub use header_params::{HeaderParam, HeaderParamError};
 pub use input::{CallId, ElicitResult, InputRequest, InputRequests, InputResponse, Journal};
-pub use limits::Limits;
+pub use limits::{INSTRUCTIONS_BYTES_MAX, Limits};
 pub use outcome::{
     CallResult, CompletionResult, ContentBlock, DetachedWork, Outcome, PromptMessage, PromptResult,
     ResourceContents, ResourceResult, Role, ToolContent, ToolResult,
 };
 pub use policy::{
-    CatalogView, Decision, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision, Visibility,
+    CatalogView, Decision, Everything, Policy, PolicyContext, PolicyDecision, PolicyRun, ResultDecision,
+    Visibility,
 };
 pub use principal::{Identity, IdentityError, Principal};
 pub use provider::{

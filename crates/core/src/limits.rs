@@ -1,5 +1,8 @@
 //! All limits in one place. A name ends in its unit.
 
+/// Longer instructions of a server are cut by some clients.
+pub const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
+
 /// The limits of one server. The defaults are conservative.
 #[derive(Debug, Clone)]
 pub struct Limits {

@@ -147,3 +147,12 @@ pub struct CatalogView {
 pub trait Visibility: Send + Sync {
     fn is_visible(&self, kind: ItemKind, name: &str) -> bool;
 }
+
+/// Hides nothing.
+pub struct Everything;
+
+impl Visibility for Everything {
+    fn is_visible(&self, _kind: ItemKind, _name: &str) -> bool {
+        true
+    }
+}

@@ -49,8 +49,10 @@ impl Default for ConnectionPoolLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct CallerKey {
     pub(crate) principal: Box<str>,
-    /// `None` for a caller without sessions: all of its calls belong together.
+    /// `None` for a caller without sessions: the calls of its client belong together.
     pub(crate) session: Option<[u8; 16]>,
+    /// Of a caller without sessions, what tells its clients apart. Empty where there is a session.
+    pub(crate) client: Box<str>,
     pub(crate) capabilities: u16,
 }
 

@@ -12,7 +12,7 @@ use servers::decisions::{Decisions, Permission};
 use servers::definitions::DefinitionPins;
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerChange, ServerStatus};
 use servers::oauth::CredentialStore;
-use spile_core::{CatalogChange, ClientCapabilities, Platform};
+use spile_core::{CatalogChange, ClientCapabilities, INSTRUCTIONS_BYTES_MAX, Platform};
 use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
 use wire::client::{IncomingInputRequest, InputReply, InputRequestKind};
 
@@ -31,6 +31,8 @@ pub struct GatewayOptions {
     pub waiting_calls_max: usize,
     pub waiting_calls_per_principal_max: usize,
     pub waiting_call_age_ms_max: u64,
+    /// Longer instructions of a server are cut where they stand beside those of others.
+    pub instructions_bytes_max: usize,
     /// What answers servers that ask for a model, where the caller's client cannot.
     pub sampling: Option<SamplingSettings>,
 }
@@ -43,6 +45,7 @@ impl Default for GatewayOptions {
             waiting_calls_max: 1024,
             waiting_calls_per_principal_max: 32,
             waiting_call_age_ms_max: 600_000,
+            instructions_bytes_max: INSTRUCTIONS_BYTES_MAX,
             sampling: None,
         }
     }
@@ -56,6 +59,7 @@ pub struct Gateway {
     parked: Arc<ParkedCalls>,
     local: Arc<LocalAnswers>,
     host: Arc<GatewayHost>,
+    instructions_bytes_max: usize,
     is_stopping: Arc<AtomicBool>,
     tasks: Vec<tokio::task::AbortHandle>,
 }
@@ -105,6 +109,7 @@ impl Gateway {
                 parked,
                 local,
                 host: host.clone(),
+                instructions_bytes_max: options.instructions_bytes_max,
                 is_stopping: Arc::default(),
                 tasks,
             }
@@ -127,7 +132,8 @@ impl Gateway {
             self.local.clone(),
             self.is_stopping.clone(),
         ));
-        let provider = |naming| Arc::new(RemoteProvider::new(server.clone(), naming));
+        let provider =
+            |naming| Arc::new(RemoteProvider::new(server.clone(), naming, self.instructions_bytes_max));
         let (own, public) = (provider(Naming::Own), provider(Naming::Public));
         let served = Arc::new(ServedRemote { server, own, public });
         self.servers.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), served);

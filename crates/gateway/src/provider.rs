@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use servers::names;
 use spile_core::{
     Call, CallContext, CallError, CallTarget, Catalog, CatalogChange, ChangeListener, CompletionRef,
-    ItemKind, Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
+    Everything, ItemKind, Outcome, Principal, Provider, RoleView, Run, TaskSupport, WatchFuture,
 };
 
 use crate::definitions::{self, ItemList};
@@ -25,6 +25,8 @@ pub enum Naming {
 pub struct RemoteProvider {
     server: Arc<RemoteServer>,
     naming: Naming,
+    /// Beside those of other servers: all of them together are in every conversation.
+    instructions_bytes_max: usize,
     served: Mutex<Served>,
     /// Held until a change is reported: whoever finds nothing new knows that the host has it.
     reporting: Mutex<()>,
@@ -55,10 +57,11 @@ struct OwnNames {
 }
 
 impl RemoteProvider {
-    pub(crate) fn new(server: Arc<RemoteServer>, naming: Naming) -> Self {
+    pub(crate) fn new(server: Arc<RemoteServer>, naming: Naming, instructions_bytes_max: usize) -> Self {
         let provider = Self {
             server,
             naming,
+            instructions_bytes_max,
             served: Mutex::default(),
             reporting: Mutex::default(),
             listener: Mutex::default(),
@@ -90,6 +93,8 @@ impl RemoteProvider {
         }
         let has_same_resources =
             old.resources == new.resources && old.resource_templates == new.resource_templates;
+        let has_same_resources =
+            has_same_resources && old.skills == new.skills && old.directories == new.directories;
         if !has_same_resources || is_reported(CatalogChange::Resources) {
             listener.catalog_changed(CatalogChange::Resources);
         }
@@ -126,7 +131,7 @@ impl RemoteProvider {
                 // Beside those of other servers, instructions must say whose they are.
                 catalog.instructions = catalog
                     .instructions
-                    .map(|text| format!("{name}: {}", cut(&text, INSTRUCTIONS_BYTES_MAX)));
+                    .map(|text| format!("{name}: {}", cut(&text, self.instructions_bytes_max)));
                 let own_names = OwnNames { tools: inverted(tools), prompts: inverted(prompts) };
                 Served::new(catalog, own_names)
             }
@@ -187,9 +192,6 @@ impl RemoteProvider {
     }
 }
 
-/// Clients cut longer ones; the instructions of all servers together are in every conversation.
-const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
-
 fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
     match text.len() <= bytes_max {
         true => Cow::Borrowed(text),
@@ -218,6 +220,11 @@ impl Provider for RemoteProvider {
         let task_support = self.task_support(call);
         let (server, call) = (self.server.clone(), CallToForward::new(call, &own_name, task_support, cx));
         Run::later(async move { server.run(call).await })
+    }
+
+    /// Roles are those of other providers.
+    fn role_view(&self, _role: &str) -> RoleView {
+        RoleView::Part(Arc::new(Everything))
     }
 
     fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {

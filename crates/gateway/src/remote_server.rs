@@ -37,6 +37,8 @@ pub(crate) struct RemoteServer {
     wants_sharing: bool,
     /// It asked something on that connection, where nobody can be asked.
     has_asked: AtomicBool,
+    /// It was logged that callers whom nothing tells apart use it.
+    has_warned: AtomicBool,
     connections: Arc<CallerConnections>,
     pub(crate) changed_lists: ChangedLists,
     shared_calls: Arc<RunningCalls>,
@@ -83,6 +85,9 @@ pub(crate) enum Unanswered {
     Final(Outcome),
 }
 
+/// 2026-07-28: the member of `_meta` in which a client names itself.
+const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
+
 /// A server that sends `input_required` and asks its caller nothing is called again, this often.
 const EMPTY_ROUNDS_MAX: u32 = 10;
 
@@ -110,6 +115,7 @@ impl CallToForward {
             key: CallerKey {
                 principal: cx.caller.principal.id().into(),
                 session: cx.session,
+                client: client_of(call.doc(), cx.session, cx.address, &cx.caller.principal),
                 // In the handshake era a client does not declare that it accepts tasks.
                 capabilities: ClientCapabilities::TASKS.missing(capabilities).bits(),
             },
@@ -151,6 +157,29 @@ impl CallToForward {
             Some((key.clone(), Json::from(response.root())))
         };
         keys.iter().filter_map(response).collect()
+    }
+}
+
+/// The name of a client counts up to here.
+const CLIENT_NAME_CHARS_MAX: usize = 64;
+
+/// What tells the clients of callers without sessions apart: the name that a client gives itself, and where it is, if nobody knows
+/// who calls. This keeps what a server remembers for one of them from the others; it protects nobody from a caller who lies.
+fn client_of(
+    message: &Doc,
+    session: Option<[u8; 16]>,
+    address: Option<IpAddr>,
+    principal: &Principal,
+) -> Box<str> {
+    if session.is_some() {
+        return Box::default();
+    }
+    let info = || message.root().get("params")?.get("_meta")?.get(CLIENT_INFO);
+    let name = info().and_then(|info| info.get("name")?.str());
+    let name: String = name.unwrap_or_default().chars().take(CLIENT_NAME_CHARS_MAX).collect();
+    match (address, principal) {
+        (Some(address), Principal::Anonymous) => format!("{address} {name}").into(),
+        (Some(_) | None, _) => name.into(),
     }
 }
 
@@ -272,6 +301,7 @@ impl RemoteServer {
             manager,
             wants_sharing,
             has_asked: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
             connections,
             changed_lists: ChangedLists::default(),
             shared_calls: Arc::default(),
@@ -391,6 +421,7 @@ impl RemoteServer {
             return Ok(Arc::new(Link::new(shared, self.shared_calls.clone())));
         }
         drop(shared);
+        self.warn_of_unknown_callers(call);
         let now_ms = call.platform.now_ms();
         let link =
             self.connections.get(&self.local, &self.manager, &self.name, &call.key, broken, now_ms).await;
@@ -401,6 +432,19 @@ impl RemoteServer {
             link.set_log_level(level);
         }
         Ok(link)
+    }
+
+    /// Behind an address of the network there may be several people, and nothing tells them apart.
+    fn warn_of_unknown_callers(&self, call: &CallToForward) {
+        let is_unknown = call.principal == Principal::Anonymous && call.key.session.is_none();
+        let is_remote = call.address.is_some_and(|address| !address.to_canonical().is_loopback());
+        if is_unknown && is_remote && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                server = self.name,
+                "callers without a token and without a session, at one address and with one client, share what the server \
+                 remembers; use --token-file to tell them apart"
+            );
+        }
     }
 
     fn ended(&self, result: Json) -> Sent {
@@ -559,4 +603,84 @@ enum Sent {
     Questions(Option<Json>, InputRequests),
     /// The server continues it as a task.
     Task(RemoteTask),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use json::Json;
+    use spile_core::Principal;
+
+    use super::{CLIENT_INFO, client_of, foreign_meta};
+
+    #[test]
+    fn trace_context_passes_and_what_belongs_to_one_hop_does_not() {
+        for (meta, expected) in [
+            (r#"{"progressToken":7}"#, ""),
+            (
+                r#"{"progressToken":"t","traceparent":"00-1","tracestate":"a=1","baggage":"b"}"#,
+                "traceparent tracestate baggage",
+            ),
+            (
+                r#"{"io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/protocolVersion":"x"}"#,
+                "",
+            ),
+            (r#"{"io.modelcontextprotocol/relatedTask":{"taskId":"1"},"modelcontextprotocol.io/x":1}"#, ""),
+            (
+                r#"{"io.modelcontextprotocol/logLevel":"debug","io.modelcontextprotocol/subscriptionId":1}"#,
+                "",
+            ),
+            (r#"{"\u0070rogressToken":7,"\u0069o.modelcontextprotocol/clientInfo":{}}"#, ""),
+            (r#"{"com.example/tenant":"a","":1}"#, "com.example/tenant "),
+            ("[]", ""),
+            ("7", ""),
+        ] {
+            let message = Json::parse(&format!(r#"{{"params":{{"_meta":{meta}}}}}"#)).expect("JSON").to_doc();
+            let keys = foreign_meta(&message).map(|(key, _)| key.str().unwrap_or_default().into_owned());
+            assert_eq!(keys.collect::<Vec<_>>().join(" "), expected, "{meta}");
+        }
+        assert_eq!(foreign_meta(&Json::object(|_| {}).to_doc()).count(), 0);
+    }
+
+    #[test]
+    fn clients_without_sessions_are_told_apart_by_their_name_and_anonymous_ones_by_their_address() {
+        let named = Principal::local("ada").expect("a name");
+        let client = |name: Option<&str>, session, address: Option<&str>, principal: &Principal| {
+            let message = Json::object(|out| {
+                out.object("params", |out| {
+                    out.object("_meta", |out| {
+                        out.object(CLIENT_INFO, |out| {
+                            out.maybe_str("name", name);
+                        });
+                    });
+                });
+            });
+            let address = address.map(|address| address.parse().expect("an address"));
+            client_of(&message.to_doc(), session, address, principal)
+        };
+        let anonymous = Principal::Anonymous;
+        let (here, there) = (Some("127.0.0.1"), Some("192.0.2.1"));
+        let all: BTreeSet<_> = [
+            client(Some("a"), None, here, &anonymous),
+            client(Some("b"), None, here, &anonymous),
+            client(None, None, here, &anonymous),
+            client(Some("a"), None, there, &anonymous),
+            client(Some("a"), None, None, &anonymous),
+            client(None, None, None, &anonymous),
+        ]
+        .into();
+        assert_eq!(all.len(), 6);
+        // A session tells more than all of this.
+        let session = Some([7; 16]);
+        assert_eq!(
+            client(Some("a"), session, here, &anonymous),
+            client(Some("b"), session, there, &anonymous)
+        );
+        // Somebody with a name may be anywhere.
+        assert_eq!(client(Some("a"), None, here, &named), client(Some("a"), None, there, &named));
+        assert_ne!(client(Some("a"), None, here, &named), client(Some("b"), None, here, &named));
+        let long = "x".repeat(1000);
+        assert!(client(Some(&long), None, here, &anonymous).len() < 100);
+    }
 }

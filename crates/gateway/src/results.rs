@@ -71,7 +71,13 @@ pub(crate) fn failed(server: &str, target: CallTarget, name: &str, error: Server
             // Of anything else the server may have run the call before.
             let is_refused = matches!(error, ClientError::HttpStatus { status: 425 | 429 | 503, .. });
             let message = format!("server `{server}`: {error}");
-            unavailable(target, ToolErrorCode::SourceUnavailable, is_refused, message)
+            match (target, error) {
+                (CallTarget::Tool, ClientError::HttpStatus { retry_after_ms, .. }) if is_refused => {
+                    let error = ToolError::new(ToolErrorCode::SourceUnavailable, message);
+                    ToolError { retryable: true, retry_after_ms, ..error }.into()
+                }
+                _ => unavailable(target, ToolErrorCode::SourceUnavailable, is_refused, message),
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ mod http_reply;
 mod in_flight;
 mod input_requests;
 mod input_responses;
+mod joined_roles;
 mod nested_calls;
 mod observer;
 mod offered_catalog;

@@ -107,9 +107,13 @@ pub(crate) async fn apply_policy(
             match (route, checked) {
                 (CallRoute::Tool(_), Ok(())) => PolicyOutcome::ReplacedArguments(Box::new(call)),
                 (_, Err(error)) => {
-                    let detail =
-                        format!("the policy replaced arguments with invalid ones: {}", error.message);
-                    PolicyOutcome::Ended(Box::new(CallError::Internal { detail }.into()))
+                    let reason = format!(
+                        "the server's policy changed the arguments of this call into invalid ones, so it was not made; its \
+                         operator must correct that: {}",
+                        error.message
+                    );
+                    tracing::warn!(tool = &*job.call.name(), "{reason}");
+                    PolicyOutcome::Ended(Box::new(forbidden(&reason).into()))
                 }
                 (_, Ok(())) => {
                     let detail = "the policy replaced the arguments of something that is not a tool".into();

@@ -5,10 +5,12 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use spile_core::{
-    Call, CallContext, CallError, CallTarget, Catalog, ChangeListener, CompletionRef, DetachedWork, ItemKind,
-    Outcome, Principal, Provider, Run, TaskSupport, WatchFuture,
+    Call, CallContext, CallError, CallTarget, CallerRoles, Catalog, ChangeListener, CompletionRef,
+    DetachedWork, Everything, ItemKind, Outcome, Principal, Provider, RoleView, Run, TaskSupport,
+    WatchFuture,
 };
 
+use crate::joined_roles::JoinedRoles;
 use crate::registry::Registry;
 use crate::server::Server;
 use crate::subscriptions::{Subscription, SubscriptionEvent};
@@ -16,10 +18,14 @@ use crate::subscriptions::{Subscription, SubscriptionEvent};
 /// The names of all tools, or of all prompts, as they are served elsewhere, in the same order.
 pub type Rename = Box<dyn Fn(&[&str]) -> Vec<String> + Send + Sync>;
 
-/// Offers everything that a server offers, under other names. Calls run in that server, with its limits.
+/// Offers everything that a server offers, under other names. Calls run in that server, with its limits and its roles.
 pub struct ServerProvider {
     server: Arc<Server>,
-    rename: Rename,
+    /// All servers that are offered together: a caller has a role in each of them.
+    together: Arc<[Arc<Server>]>,
+    rename: Arc<Rename>,
+    /// What is offered to callers with one role. `None`: what a caller without a name sees.
+    role_registry: Option<Arc<Registry>>,
     offered: Mutex<Offered>,
     listener: Mutex<Option<Arc<dyn ChangeListener>>>,
     subscription: Arc<Subscription>,
@@ -34,10 +40,20 @@ struct Offered {
 }
 
 impl ServerProvider {
-    pub fn new(server: Arc<Server>, rename: Rename) -> Arc<Self> {
+    pub fn new(server: Arc<Server>, together: Arc<[Arc<Server>]>, rename: Rename) -> Arc<Self> {
         let subscription = server.subscriptions.subscribe_to_lists();
-        let provider =
-            Self { server, rename, offered: Mutex::default(), listener: Mutex::default(), subscription };
+        Self::with_registry(server, together, Arc::new(rename), None, subscription)
+    }
+
+    fn with_registry(
+        server: Arc<Server>,
+        together: Arc<[Arc<Server>]>,
+        rename: Arc<Rename>,
+        role_registry: Option<Arc<Registry>>,
+        subscription: Arc<Subscription>,
+    ) -> Arc<Self> {
+        let (offered, listener) = (Mutex::default(), Mutex::default());
+        let provider = Self { server, together, rename, role_registry, offered, listener, subscription };
         provider.read();
         Arc::new(provider)
     }
@@ -56,14 +72,23 @@ impl ServerProvider {
 
     fn read(&self) {
         // Whoever reads this catalog may be anybody: with roles, what a caller without a name sees.
-        let registry = self.server.registry_of(&Principal::Anonymous);
-        let tools: Vec<&str> = registry.tool_definitions().map(|tool| &*tool.name).collect();
-        let prompts: Vec<&str> = registry.prompt_list().map(|prompt| &*prompt.name).collect();
-        let (tool_names, prompt_names) = ((self.rename)(&tools), (self.rename)(&prompts));
-        let own = |offered: &[String], own: &[&str]| -> HashMap<String, String> {
-            offered.iter().cloned().zip(own.iter().map(|name| (*name).to_owned())).collect()
+        let anonymous = || self.server.registry_of(&Principal::Anonymous);
+        let registry = self.role_registry.clone().unwrap_or_else(anonymous);
+        // The names of all items, so that an item has one name whatever else a role sees. Who may call it the server decides.
+        let whole = self.server.registry();
+        let names = |own: Vec<&str>| -> HashMap<String, String> {
+            let offered = (self.rename)(&own);
+            own.into_iter().map(str::to_owned).zip(offered).collect()
         };
-        let (own_tools, own_prompts) = (own(&tool_names, &tools), own(&prompt_names, &prompts));
+        let tools = names(whole.tool_definitions().map(|tool| &*tool.name).collect());
+        let prompts = names(whole.prompt_list().map(|prompt| &*prompt.name).collect());
+        let offered = |names: &HashMap<String, String>, own: &str| {
+            names.get(own).cloned().unwrap_or_else(|| own.to_owned())
+        };
+        let tool_names = registry.tool_definitions().map(|tool| offered(&tools, &tool.name)).collect();
+        let prompt_names = registry.prompt_list().map(|prompt| offered(&prompts, &prompt.name)).collect();
+        let inverted = |names: HashMap<String, String>| names.into_iter().map(|(a, b)| (b, a)).collect();
+        let (own_tools, own_prompts) = (inverted(tools), inverted(prompts));
         let mut catalog = joined_catalog(&registry, tool_names, prompt_names);
         // Beside those of other servers, instructions must say whose they are.
         catalog.instructions = catalog.instructions.map(|text| format!("{}: {text}", self.server.name));
@@ -78,7 +103,8 @@ impl ServerProvider {
             ItemKind::Tool => all.tools.get(offered).cloned(),
             ItemKind::Prompt => all.prompts.get(offered).cloned(),
             ItemKind::Resource => {
-                let is_listed = all.catalog.resources.iter().any(|resource| resource.uri == offered);
+                let whole = self.server.registry();
+                let is_listed = whole.resource_list().any(|resource| resource.uri == offered);
                 is_listed.then(|| offered.to_owned())
             }
             ItemKind::Task => None,
@@ -162,6 +188,27 @@ impl Provider for ServerProvider {
             true => Run::Now(Outcome::Detach(DetachedWork::from_future(future))),
             false => Run::Later(future),
         }
+    }
+
+    fn roles(&self) -> Option<Arc<dyn CallerRoles>> {
+        JoinedRoles::of(&self.together).map(|roles| Arc::new(roles) as _)
+    }
+
+    fn role_view(&self, role: &str) -> RoleView {
+        if self.server.registry().role_registries().is_empty() {
+            return RoleView::Part(Arc::new(Everything));
+        }
+        let roles = JoinedRoles::of(&self.together);
+        let Some(registry) = roles.and_then(|roles| roles.registry_in(role, &self.server)) else {
+            return RoleView::Nothing;
+        };
+        RoleView::Provider(Self::with_registry(
+            self.server.clone(),
+            self.together.clone(),
+            self.rename.clone(),
+            Some(registry),
+            self.subscription.clone(),
+        ))
     }
 
     fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {

@@ -3,9 +3,7 @@
 //! A name is resolved once, its addresses are judged, and the connection goes to one that was judged: what the name means a
 //! moment later does not matter. A proxy would resolve the name again, so none is used. Redirects are the caller's to follow.
 
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::pin::Pin;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use crate::failure::NameResolutionError;
-use crate::{OutboundError, OutboundOptions, build, builder, error_chain};
+use crate::{NameSource, OutboundError, OutboundOptions, build, builder, error_chain};
 
 /// How long a whole request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,10 +55,7 @@ pub enum GuardedError {
 
 impl GuardedClient {
     pub fn new(options: &OutboundOptions) -> Result<Self, OutboundError> {
-        Self::with_names(options, GuardedResolver(Arc::new(SystemNames)))
-    }
-
-    fn with_names(options: &OutboundOptions, names: GuardedResolver) -> Result<Self, OutboundError> {
+        let names = GuardedResolver(options.names.clone());
         let builder = builder(options)?.dns_resolver(Arc::new(names)).timeout(REQUEST_TIMEOUT);
         build(builder, true).map(Self)
     }
@@ -117,30 +112,15 @@ fn check_url(url: &Url) -> Result<(), GuardedError> {
     Ok(())
 }
 
-/// Where names lead.
-trait Names: Send + Sync {
-    fn look_up(&self, name: String) -> Lookup;
-}
-
-type Lookup = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
-
-struct SystemNames;
-
-impl Names for SystemNames {
-    fn look_up(&self, name: String) -> Lookup {
-        Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
-    }
-}
-
 /// Judges what names lead to. The connection goes to what it returns: nothing looks the name up again.
-struct GuardedResolver(Arc<dyn Names>);
+struct GuardedResolver(NameSource);
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let lookup = self.0.look_up(name.as_str().to_owned());
+        let names = self.0.clone();
         Box::pin(async move {
             let is_own = name.as_str() == "localhost" || name.as_str().ends_with(".localhost");
-            let found = lookup.await.map_err(NameResolutionError)?;
+            let found = names.look_up(name.as_str()).await.map_err(NameResolutionError)?;
             let mut allowed = Vec::new();
             for address in found {
                 let ip = address.ip().to_canonical();
@@ -157,7 +137,7 @@ impl Resolve for GuardedResolver {
 }
 
 /// Where clouds have their metadata service beside the link-local addresses.
-fn is_metadata_service(address: IpAddr) -> bool {
+pub(crate) fn is_metadata_service(address: IpAddr) -> bool {
     const V4: [Ipv4Addr; 2] = [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(192, 0, 0, 192)];
     const V6: [Ipv6Addr; 2] = [
         Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
@@ -234,10 +214,9 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::{
-        GuardedClient, GuardedError, GuardedRequest, GuardedResolver, GuardedResponse, Lookup, Names,
-        SystemNames, check_url, is_public,
+        GuardedClient, GuardedError, GuardedRequest, GuardedResolver, GuardedResponse, check_url, is_public,
     };
-    use crate::OutboundOptions;
+    use crate::{Lookup, NameSource, Names, OutboundOptions};
 
     #[test]
     fn addresses_that_only_this_network_can_reach_are_not_public() {
@@ -337,8 +316,8 @@ mod tests {
     }
 
     fn client(answers: &Answers) -> GuardedClient {
-        let names = GuardedResolver(Arc::new(answers.clone()));
-        GuardedClient::with_names(&OutboundOptions::default(), names).expect("a client")
+        let names = NameSource::new(answers.clone());
+        GuardedClient::new(&OutboundOptions { names, ..OutboundOptions::default() }).expect("a client")
     }
 
     async fn get(client: &GuardedClient, url: &str) -> Result<GuardedResponse, GuardedError> {
@@ -353,7 +332,7 @@ mod tests {
     }
 
     async fn resolve(name: &str, answer: &str) -> Result<Vec<IpAddr>, String> {
-        let names = GuardedResolver(Arc::new(Answers::new(&[answer])));
+        let names = GuardedResolver(NameSource::new(Answers::new(&[answer])));
         match names.resolve(name.parse().expect("a name")).await {
             Ok(found) => Ok(found.map(|address| address.ip()).collect()),
             Err(error) => Err(error.to_string()),
@@ -424,7 +403,7 @@ mod tests {
         ] {
             assert_eq!(resolve(name, answer).await.is_ok(), is_allowed, "{name} {answer}");
         }
-        let system = GuardedResolver(Arc::new(SystemNames));
+        let system = GuardedResolver(NameSource::default());
         let own = system.resolve("localhost".parse().expect("a name")).await.expect("this machine has one");
         let own: Vec<_> = own.collect();
         assert!(!own.is_empty() && own.iter().all(|address| address.ip().is_loopback()));

@@ -5,17 +5,18 @@
 
 mod failure;
 mod guarded;
+mod names;
 mod verifier;
+mod zone;
 
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use rustls::ClientConfig;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -26,8 +27,12 @@ use url::{Host, Url};
 pub use failure::ConnectFailure;
 use failure::NameResolutionError;
 pub use guarded::{GuardedClient, GuardedError, GuardedRequest, GuardedResponse, is_public};
+use guarded::{is_link_local, is_metadata_service};
+use names::ReachResolver;
+pub use names::{Lookup, NameSource, Names};
 pub use reqwest::header::{HeaderMap, HeaderValue};
 pub use reqwest::{Client, Error, Method, Request, RequestBuilder, Response};
+pub use zone::NetworkZone;
 
 /// The default `User-Agent`.
 pub const USER_AGENT: &str = concat!("spile/", env!("CARGO_PKG_VERSION"));
@@ -38,21 +43,30 @@ pub struct OutboundOptions {
     pub ca_file: Option<PathBuf>,
     pub connect_timeout_ms: u64,
     pub reach: Reach,
+    pub names: NameSource,
 }
 
 impl Default for OutboundOptions {
     fn default() -> Self {
-        Self { ca_file: None, connect_timeout_ms: 10_000, reach: Reach::Anywhere }
+        Self {
+            ca_file: None,
+            connect_timeout_ms: 10_000,
+            reach: Reach::Anywhere,
+            names: NameSource::default(),
+        }
     }
 }
 
-/// Which addresses may be connected to. It is judged where the connection is made, after the name was resolved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Which addresses may be connected to, from most to least. It is judged where the connection is made, after the name was
+/// resolved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     #[default]
     Anywhere,
-    /// Not link-local ones, where clouds have their metadata service.
+    /// Not link-local ones, and not others where clouds have their metadata service.
     NotLinkLocal,
+    /// Neither those nor this machine's own.
+    NotThisMachine,
     /// Only addresses that anybody on the internet can reach.
     Public,
 }
@@ -61,7 +75,10 @@ impl Reach {
     pub fn allows(self, address: IpAddr) -> bool {
         match self {
             Self::Anywhere => true,
-            Self::NotLinkLocal => !guarded::is_link_local(address),
+            Self::NotLinkLocal => !is_link_local(address) && !is_metadata_service(address),
+            Self::NotThisMachine => {
+                Self::NotLinkLocal.allows(address) && NetworkZone::of(address) != NetworkZone::ThisMachine
+            }
             Self::Public => is_public(address),
         }
     }
@@ -91,10 +108,49 @@ pub enum OutboundError {
 
 /// An HTTP client for one address.
 pub fn client(to: &Url, options: &OutboundOptions) -> Result<Client, OutboundError> {
+    Ok(client_for(to, options, options.reach)?.0)
+}
+
+/// An HTTP client for an address that somebody else named, who is in the zone `named_from`.
+///
+/// A proxy of the environment is used, and resolves the name itself: what it may reach is its own decision.
+pub fn client_for_named(
+    to: &Url,
+    named_from: NetworkZone,
+    options: &OutboundOptions,
+) -> Result<(Client, PeerZone), OutboundError> {
+    client_for(to, options, options.reach.max(named_from.reach()))
+}
+
+/// Where the server is that a client was connected to.
+#[derive(Debug, Clone)]
+pub struct PeerZone(Arc<OnceLock<NetworkZone>>);
+
+impl PeerZone {
+    /// Of a name with several addresses the most public one counts, and so does it behind a proxy.
+    pub fn get(&self) -> NetworkZone {
+        self.0.get().copied().unwrap_or(NetworkZone::Public)
+    }
+}
+
+fn client_for(
+    to: &Url,
+    options: &OutboundOptions,
+    reach: Reach,
+) -> Result<(Client, PeerZone), OutboundError> {
     // A proxy would resolve the name itself.
     let direct = is_loopback(to) || options.reach != Reach::Anywhere;
-    check_literal_address(to, options.reach)?;
-    build(builder(options)?, direct)
+    check_literal_address(to, reach)?;
+    let zone = Arc::new(NetworkZone::of_literal(to).map_or_else(OnceLock::new, OnceLock::from));
+    let resolver = ReachResolver {
+        names: options.names.clone(),
+        reach,
+        // Redirects are not followed, so there is no third name.
+        host: (!direct).then(|| to.host_str().unwrap_or_default().to_owned()),
+        zone: zone.clone(),
+    };
+    let client = build(builder(options)?.dns_resolver(Arc::new(resolver)), direct)?;
+    Ok((client, PeerZone(zone)))
 }
 
 /// The resolver sees names only.
@@ -122,28 +178,11 @@ fn builder(options: &OutboundOptions) -> Result<reqwest::ClientBuilder, Outbound
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Client::builder()
         .tls_backend_preconfigured(config)
-        .dns_resolver(Arc::new(SystemResolver(options.reach)))
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(Duration::from_millis(options.connect_timeout_ms))
         .pool_idle_timeout(Duration::from_secs(60))
         .tcp_nodelay(true)
         .user_agent(USER_AGENT))
-}
-
-/// The operating system's resolver, with an error type of its own.
-struct SystemResolver(Reach);
-
-impl Resolve for SystemResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let reach = self.0;
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(NameResolutionError)?;
-            let addresses: Vec<_> = found.collect();
-            // One forbidden address among others is a trick, not a coincidence.
-            addresses.iter().try_for_each(|address| reach.check(address.ip()))?;
-            Ok(Box::new(addresses.into_iter()) as Addrs)
-        })
-    }
 }
 
 fn build(builder: reqwest::ClientBuilder, direct: bool) -> Result<Client, OutboundError> {
@@ -202,10 +241,11 @@ pub async fn connect(to: &Url, options: &OutboundOptions) -> Result<Stream, Outb
     };
     let connect_timeout = Duration::from_millis(options.connect_timeout_ms);
     let connecting = async {
-        let found = tokio::net::lookup_host((host, port)).await;
-        let addresses: Vec<_> = found.map_err(|error| failed(&NameResolutionError(error)))?.collect();
+        let found = options.names.look_up(host).await;
+        let mut addresses = found.map_err(|error| failed(&NameResolutionError(error)))?;
         let forbidden = addresses.iter().try_for_each(|address| options.reach.check(address.ip()));
         forbidden.map_err(|error| failed(&error))?;
+        addresses.iter_mut().for_each(|address| address.set_port(port));
         let tcp = TcpStream::connect(&*addresses).await.map_err(|error| failed(&error))?;
         let _ = tcp.set_nodelay(true);
         if !matches!(to.scheme(), "wss" | "https") {

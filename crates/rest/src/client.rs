@@ -149,6 +149,7 @@ impl RestClient {
             ca_file: settings.ca_file.clone(),
             connect_timeout_ms: CONNECT_TIMEOUT_MS,
             reach: if settings.allow_private_addresses { Reach::NotLinkLocal } else { Reach::Public },
+            ..OutboundOptions::default()
         };
         let header = |(name, value): &(String, contract::source::Secret)| {
             let value =

@@ -13,12 +13,10 @@
 use std::error::Error;
 use std::sync::Arc;
 
-use json::Json;
-use outbound::OutboundOptions;
 use servers::config::files::ConfigDirs;
 use servers::decisions::Decisions;
 use servers::manager::{Manager, ManagerHost, ManagerOptions};
-use url::Url;
+use servers::{Json, OutboundOptions, Url, outbound};
 
 /// A model that never stops asking is stopped.
 const TURNS_MAX: usize = 10;
@@ -33,7 +31,7 @@ impl ManagerHost for Host {
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Must come first: this program starts itself again as the supervisor of each server's process.
-    upstream::process::run_supervisor_if_requested();
+    servers::run_supervisor_if_requested();
     tokio::runtime::Runtime::new()?.block_on(run())
 }
 

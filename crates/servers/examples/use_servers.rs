@@ -11,11 +11,10 @@ use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 
-use json::Json;
 use servers::config::files::ConfigDirs;
 use servers::decisions::Decisions;
 use servers::manager::{Manager, ManagerHost, ManagerOptions};
-use wire::method::Method;
+use servers::{Json, Method};
 
 /// What the manager needs from this program. The defaults of the trait ask nobody and sign in nowhere.
 struct Host;
@@ -28,7 +27,7 @@ impl ManagerHost for Host {
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Must come first: this program starts itself again as the supervisor of each server's process.
-    upstream::process::run_supervisor_if_requested();
+    servers::run_supervisor_if_requested();
     tokio::runtime::Runtime::new()?.block_on(run())
 }
 

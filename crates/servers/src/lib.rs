@@ -13,6 +13,9 @@
 //! jsonc         reads and edits settings files that people write by hand
 //! ```
 //!
+//! A program that uses the servers needs this crate and a runtime of `tokio`: what the API speaks of is exported here, from
+//! the crates that it is in. `docs/library.md` has a guide.
+//!
 //! Parsing, merging, naming and deciding are pure; only `config::files`, the files of `decisions` and `definitions`, and the
 //! credentials touch the file system.
 
@@ -29,3 +32,17 @@ pub mod sampling;
 pub mod skills;
 
 mod private_file;
+
+pub use json::{self, Json};
+pub use outbound::{self, OutboundOptions};
+pub use spile_core::ClientCapabilities;
+pub use upstream::process::run_supervisor_if_requested;
+pub use upstream::{ConnectionEvent, Progress, ProgressCallback};
+pub use url::Url;
+pub use wire::client::{ClientError, IncomingInputRequest, InputReply, InputRequestKind};
+pub use wire::method::Method;
+
+/// The examples of the guide are compiled with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/library.md")]
+struct Guide;

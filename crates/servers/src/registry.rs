@@ -19,6 +19,8 @@ pub struct ServerLists {
     pub prompts: Vec<Json>,
     pub resources: Vec<Json>,
     pub templates: Vec<Json>,
+    /// Of the extension for skills.
+    pub skills: Vec<Json>,
     /// Tools whose definitions the user has not approved. Suspended ones are not offered.
     pub unapproved: Vec<UnapprovedTool>,
 }

@@ -370,6 +370,13 @@ impl Connection {
         server_info.expect("a connection is returned after the handshake")
     }
 
+    /// Whether the server declares this extension.
+    pub fn has_extension(&self, name: &str) -> bool {
+        let capabilities = self.server_info().capabilities.to_doc();
+        let extensions = capabilities.root().get("extensions");
+        extensions.and_then(|all| all.get(name)).is_some_and(|settings| settings.is_object())
+    }
+
     /// Whether the server declared a capability.
     pub fn has_capability(&self, capability: &str) -> bool {
         self.shared.lock().client.server_supports(capability)

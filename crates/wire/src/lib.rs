@@ -26,5 +26,5 @@ pub use decode::{
 pub use headers::{HeaderField, Headers};
 pub use id::RequestId;
 pub use params::{ListKind, NotificationFilter, TaskRequest};
-pub use peer::{Peer, TASKS_EXTENSION, read_capabilities};
+pub use peer::{Peer, SKILLS_EXTENSION, TASKS_EXTENSION, read_capabilities};
 pub use version::{Feature, Version};

@@ -3,7 +3,7 @@
 //! The same fixture is called directly, through the gateway over HTTP, and through the gateway and npm's `mcp-proxy` as a
 //! process. Only the process in the middle is counted. The rows take turns, so that a noisy minute hits all of them.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 
 use anyhow::{Context, ensure};
 use serde_json::json;
@@ -19,6 +19,8 @@ use crate::cache::Cache;
 const CONNECTIONS: usize = 16;
 /// Each of `mcp-proxy`'s sessions starts a process.
 const PROXY_CONNECTIONS: usize = 4;
+/// Beside servers that break.
+const GOOD_SERVERS: usize = 9;
 const SERVERS: usize = 20;
 const TOOLS: usize = 50;
 /// The tool behind the gateway, by its public name.
@@ -77,6 +79,21 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
         .enumerate()
         .map(|(n, server)| (format!("up{n:02}"), json!({"type": "http", "url": url(server.address)})))
         .collect();
+    // It accepts connections and never answers.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    let good = (0..GOOD_SERVERS).map(|n| (format!("good{n}"), over_http["up"].clone()));
+    let good: serde_json::Map<String, serde_json::Value> = good.collect();
+    let mut beside_bad = good.clone();
+    beside_bad.insert("silent".into(), json!({"type": "http", "url": url(silent.local_addr()?)}));
+    beside_bad.insert("crashes".into(), json!({"command": "/bin/sh", "args": ["-c", "exit 1"]}));
+    beside_bad.insert(
+        "floods".into(),
+        json!({"command": "/bin/sh", "args": ["-c", "while echo flood; do sleep 0.001; done"]}),
+    );
+    let good_calls = || -> Vec<RequestTemplate> {
+        let tools = (0..GOOD_SERVERS).map(|n| format!("mcp__good{n}__{OWN_TOOL}"));
+        tools.map(|tool| RequestTemplate::http(Operation::Call, Protocol::M26, &tool, None)).collect()
+    };
     let gateway =
         |name: &str, servers: serde_json::Value| start_gateway(name, &servers, &binaries, cores.as_ref());
     let call = |dress, tool| move || RequestTemplate::http(Operation::Call, dress, tool, None);
@@ -105,6 +122,13 @@ pub fn run(quick: bool) -> anyhow::Result<()> {
             "gateway over HTTP, 1 connection",
             gateway("http-1", over_http)?,
             repeat(&call(Protocol::M26, TOOL), 1),
+            requests,
+        )?,
+        Row::new("gateway, nine servers", gateway("good", good.into())?, good_calls(), requests)?,
+        Row::new(
+            "gateway, nine servers and bad ones",
+            gateway("beside-bad", beside_bad.into())?,
+            good_calls(),
             requests,
         )?,
         Row::new("gateway, process behind", stdio_gateway, stdio_templates, requests)?,
@@ -159,6 +183,12 @@ fn report(rows: &[Row], rounds: usize) -> anyhow::Result<()> {
             name: "gateway over HTTP, p50 over the direct call",
             bound: Bound::AtMost(2.0),
             value: ratio("gateway over HTTP, 1 connection", "direct, 1 connection", p50),
+            unit: "x",
+        },
+        Gate {
+            name: "nine servers beside bad ones, p50 over without them",
+            bound: Bound::AtMost(1.25),
+            value: ratio("gateway, nine servers and bad ones", "gateway, nine servers", p50),
             unit: "x",
         },
         Gate {

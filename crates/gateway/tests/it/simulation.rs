@@ -33,6 +33,14 @@ fn every_call_gets_one_reply_and_nobody_gets_anothers() {
     }
 }
 
+/// What a call may come to because its server crashed: each says whether the call may have run.
+const CRASH_ERRORS: &[&str] = &[
+    "was lost during the call, which may have been executed",
+    "was lost before the call",
+    "is not available: ",
+    "did not reconnect within",
+];
+
 async fn simulate(seed: u64) {
     let random = Random::new(seed);
     // One seed in four has no faults: there everything must succeed.
@@ -63,11 +71,17 @@ async fn simulate(seed: u64) {
         for n in 0..1 + random.below(6) {
             let server = servers[random.below(servers.len() as u64) as usize].clone();
             let (start_ms, ms, asks) = (random.below(3000), random.below(2000), random.one_in(3));
+            let patience_ms = random.one_in(4).then(|| random.below(2500));
             let (client, token) = (client.clone(), format!("{}-{n}", client.name));
             calls.spawn(async move {
                 tokio::time::sleep(Duration::from_millis(start_ms)).await;
-                let reply =
-                    tokio::time::timeout(REPLY_LIMIT, client.call(&server.name, &token, ms, asks)).await;
+                let call = async {
+                    match patience_ms {
+                        Some(patience) => client.call_for(&server.name, &token, ms, asks, patience).await,
+                        None => Some(client.call(&server.name, &token, ms, asks).await),
+                    }
+                };
+                let reply = tokio::time::timeout(REPLY_LIMIT, call).await;
                 let reply = reply.unwrap_or_else(|_| panic!("{token}: no reply from {}", server.name));
                 (client, server, token, asks, reply)
             });
@@ -84,18 +98,23 @@ async fn simulate(seed: u64) {
         let (client, server, token, asks, reply) = ended.expect("a call ends without a panic");
         let executions = server.provider.executions(&token);
         match reply {
-            Reply::Text(text) => {
+            // Its client cancelled it.
+            None => {}
+            Some(Reply::Text(text)) => {
                 assert_eq!(text, client.expected(&server.name, &token, asks), "{token}");
                 assert_eq!(executions, 1, "{token} has a result");
             }
-            Reply::ToolError(text) => {
+            Some(Reply::ToolError(text)) => {
                 assert!(server.crashes() > 0, "{token}: {} did not crash: {text}", server.name);
                 assert!(text.contains(&server.name), "{token}: whose fault is it? {text}");
+                assert!(CRASH_ERRORS.iter().any(|known| text.contains(known)), "{token}: {text}");
             }
-            Reply::Error(error) => {
+            Some(Reply::Error(error)) => {
                 let has_gone = vanishing.as_ref().is_some_and(|gone| gone.name == client.name);
                 // A call that waited in the gateway for an answer is gone with its server's connection.
-                assert!(has_gone || server.crashes() > 0, "{token}: {error}");
+                let text = error.to_string();
+                let is_forgotten = server.crashes() > 0 && text.contains("no longer waits for this answer");
+                assert!(has_gone || is_forgotten, "{token}: {text}");
             }
         }
         assert!(executions <= 1, "{token} ran {executions} times");

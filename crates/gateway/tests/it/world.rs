@@ -18,7 +18,7 @@ use spile_core::{
 };
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError};
+use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress};
 use wire::client::{
     ClientCall, ClientError, ClientOptions, CloseReason, IncomingInputRequest, InputReply, InputRequestKind,
     VersionPolicy,
@@ -274,9 +274,13 @@ impl Provider for SimProvider {
             return Run::now(Outcome::InputRequired(InputRequests::single(ANSWER, form)));
         }
         let text = format!("{}:{token}:{}", self.server, answer.as_deref().unwrap_or("-"));
-        *self.executed.lock().unwrap_or_else(PoisonError::into_inner).entry(token).or_default() += 1;
+        *self.executed.lock().unwrap_or_else(PoisonError::into_inner).entry(token.clone()).or_default() += 1;
+        let events = cx.events.clone();
         Run::later(async move {
-            tokio::time::sleep(Duration::from_millis(ms)).await;
+            for half in 1..=2 {
+                events.progress(f64::from(half), Some(2.0), Some(&token));
+                tokio::time::sleep(Duration::from_millis(ms / 2)).await;
+            }
             ToolResult::text(text).into()
         })
     }
@@ -449,7 +453,13 @@ impl SimClient {
         });
         let call =
             ClientCall { timeout_ms: Some(u64::MAX / 4), ..ClientCall::new(Method::ToolsCall, params) };
-        match self.connection.call(call, None).await {
+        let (handler, own) = (self.handler.clone(), token.to_owned());
+        let on_progress = Arc::new(move |progress: Progress| {
+            if progress.message.as_deref() != Some(&own) {
+                handler.mistake(format!("{own} got the progress of {:?}", progress.message));
+            }
+        });
+        match self.connection.call(call, Some(on_progress)).await {
             Err(error) => Reply::Error(error),
             Ok(result) => {
                 let doc = result.to_doc();
@@ -462,6 +472,19 @@ impl SimClient {
                 }
             }
         }
+    }
+
+    /// The same, and cancels the call after a while. `None`: it had no reply until then.
+    pub async fn call_for(
+        &self,
+        server: &str,
+        token: &str,
+        ms: u64,
+        asks: bool,
+        patience_ms: u64,
+    ) -> Option<Reply> {
+        let patience = Duration::from_millis(patience_ms);
+        tokio::time::timeout(patience, self.call(server, token, ms, asks)).await.ok()
     }
 
     /// The result of a call that ran.
@@ -479,7 +502,7 @@ impl SimClient {
 }
 
 /// Runs a simulation on one thread and a clock of its own.
-pub fn run(simulation: impl Future<Output = ()>) {
+pub fn run<T>(simulation: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(simulation);
+    runtime.expect("a runtime").block_on(simulation)
 }

@@ -425,8 +425,14 @@ impl Registry {
         self.role_registries().iter().find(|one| one.role.as_deref() == Some(name)).map(|one| &**one)
     }
 
-    fn role_registries(&self) -> &[Arc<Self>] {
+    /// What callers with each role see, in the order of the roles. Empty: there are none, and everybody sees the whole registry.
+    pub(crate) fn role_registries(&self) -> &[Arc<Self>] {
         self.roles.as_ref().map_or(&[], RoleRegistries::registries)
+    }
+
+    /// The index of the caller's role, where there are roles.
+    pub(crate) fn role_index(&self, principal: &Principal) -> Option<usize> {
+        self.roles.as_ref()?.index_of(principal)
     }
 
     /// Whether clients see the same list.

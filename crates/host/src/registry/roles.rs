@@ -146,6 +146,10 @@ impl RoleRegistries {
         role.and_then(|role| self.registries.get(role)).unwrap_or(&self.none)
     }
 
+    pub(super) fn index_of(&self, principal: &Principal) -> Option<usize> {
+        self.roles.role_of(principal)
+    }
+
     pub(super) fn registries(&self) -> &[Arc<Registry>] {
         &self.registries
     }

@@ -11,14 +11,14 @@ use upstream::process::StartError;
 use upstream::{ClientHandler, Connection, ConnectionOptions, OpenError, Subscription, TokenSlot};
 use wire::client::ClientError;
 use wire::error::ErrorCode;
-use wire::{ListKind, NotificationFilter};
+use wire::{ListKind, NotificationFilter, SKILLS_EXTENSION};
 
 use super::live_roots::LiveRoots;
 use super::server::{Handler, OpenConnection, Signals, StderrLines};
 use super::state::Failure;
 use super::tokens::access_token;
 use super::{ManagerHost, ManagerOptions};
-use crate::config::{ConfigScope, ConfiguredServer, ResolvedTransport};
+use crate::config::{ConfiguredServer, ResolvedTransport};
 use crate::oauth::LoginError;
 use crate::registry::ServerLists;
 
@@ -133,11 +133,11 @@ pub(super) async fn connect(
     }
     if let Some(connecting) = host.connect_in_process(&server.name, &options, handler) {
         let connection = connecting.await.map_err(failed)?;
-        return Ok(OpenConnection { connection, token: TokenSlot::default(), url: None });
+        let token = TokenSlot::default();
+        return Ok(OpenConnection { connection, token, url: None, reach: options.outbound.reach });
     }
-    if server.source.scope == ConfigScope::Dynamic {
-        options.outbound.reach = limits.registered_reach;
-    }
+    let reach = options.outbound.reach.max(limits.reach_of(server));
+    options.outbound.reach = reach;
     let resolved = server
         .resolve(&env, host.home().as_deref())
         .map_err(|error| AttemptError { failure: Failure::Permanent, message: error.to_string() })?;
@@ -154,7 +154,7 @@ pub(super) async fn connect(
         ResolvedTransport::Remote { target, headers } => {
             let has_own = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
             if let Some(url) = resolved.url().filter(|_| !has_own) {
-                token.set(access_token(server, url, None, host).await.map_err(no_token)?);
+                token.set(access_token(server, url, reach, None, host).await.map_err(no_token)?);
             }
             let options = with_headers(headers.clone());
             let first = Connection::open(target, options.clone(), handler.clone()).await;
@@ -165,7 +165,7 @@ pub(super) async fn connect(
                     rejected @ Some(_),
                 ) => {
                     if let Some(url) = resolved.url() {
-                        token.set(access_token(server, url, rejected, host).await.map_err(no_token)?);
+                        token.set(access_token(server, url, reach, rejected, host).await.map_err(no_token)?);
                     }
                     Connection::open(target, options, handler.clone()).await
                 }
@@ -174,7 +174,7 @@ pub(super) async fn connect(
         }
     };
     let connection = connection.map_err(failed)?;
-    Ok(OpenConnection { connection, token, url: resolved.url().cloned() })
+    Ok(OpenConnection { connection, token, url: resolved.url().cloned(), reach })
 }
 
 fn no_token(error: LoginError) -> AttemptError {
@@ -241,7 +241,18 @@ pub(super) async fn read_lists(
     let prompts = kept(read(ListKind::Prompts, ListKind::Prompts).await, &known.prompts);
     let resources = kept(read(ListKind::Resources, ListKind::Resources).await, &known.resources);
     let templates = kept(read(ListKind::Templates, ListKind::Resources).await, &known.templates);
-    let others = ServerLists { tools: Vec::new(), prompts, resources, templates, unapproved: Vec::new() };
+    let skills = match connection.has_extension(SKILLS_EXTENSION) {
+        false => Vec::new(),
+        true => {
+            let read = connection.list(ListKind::Skills, Some(timeout_ms)).await;
+            let read = read.inspect_err(|error| {
+                tracing::warn!(server, list = "skills", %error, "cannot read a list; it stays as it was");
+            });
+            kept(read, &known.skills)
+        }
+    };
+    let others =
+        ServerLists { tools: Vec::new(), prompts, resources, templates, skills, unapproved: Vec::new() };
     ReadLists { tools, others }
 }
 

@@ -13,12 +13,15 @@ use upstream::{
 use wire::client::{ClientCall, ClientError, ClientOptions, ServerInfo};
 use wire::{NotificationFilter, Version};
 
-use super::attempt::connect;
+use super::attempt::{AttemptError, connect};
 use super::server::{Command, OpenConnection, View};
 use super::state::{Failure, Status};
 use super::tokens::access_token;
-use super::{CallTimeouts, Manager, ManagerHost, ServerCallError, ServerHandle, call_error};
+use super::{
+    CallTimeouts, Manager, ManagerHost, ServerCallError, ServerHandle, call_error, connection_report,
+};
 use crate::config::ConfiguredServer;
+use crate::oauth::LoginError;
 use crate::registry::ServerLists;
 
 /// A connection to a server, for the calls of other clients.
@@ -65,13 +68,22 @@ impl Manager {
         handler: Arc<dyn ClientHandler>,
     ) -> Result<CallerConnection, ServerCallError> {
         let handle = self.handle(server)?;
-        handle.connection(&self.options, None).await?;
+        let own = handle.connection(&self.options, None).await?;
         let options = &self.options.connection;
         let options = ConnectionOptions {
             client_options: ClientOptions { capabilities, ..options.client_options.clone() },
             ..options.clone()
         };
-        let connection = connect(&handle.server, &self.options, &options, &*self.host, &handler).await;
+        let open = || connect(&handle.server, &self.options, &options, &*self.host, &handler);
+        let mut connection = open().await;
+        if let Err(AttemptError { failure: Failure::Transient, message }) = &connection
+            && own.hangs(self.options.ping_timeout_ms).await
+        {
+            // The server itself is down: the call waits until it is back, as any other.
+            let _ = handle.commands.send(Command::Lost(own.clone(), message.clone())).await;
+            handle.connection(&self.options, Some(&own)).await?;
+            connection = open().await;
+        }
         let connection = connection.map_err(|error| match error.failure {
             Failure::Unauthorized => ServerCallError::NeedsAuth { server: server.to_owned() },
             Failure::Transient | Failure::Permanent | Failure::Busy { .. } => {
@@ -203,21 +215,19 @@ impl CallerConnection {
     pub async fn call_failed(&self, error: ClientError) -> CallFailure {
         let error = call_error(&self.server.name, self.timeouts, error);
         match &error {
-            ServerCallError::NeedsAuth { .. } if self.replace_refused_token().await => {
+            ServerCallError::NeedsAuth { server } => match self.replace_refused_token().await {
+                Ok(true) => return CallFailure::TokenRefused(error),
+                Ok(false) => self.report(Command::Unauthorized).await,
+                Err(no_token) => return CallFailure::Final(super::no_token(server, &no_token)),
+            },
+            // The user may have signed in again, with more scopes. An error is logged, and the call ends as it was refused.
+            ServerCallError::NeedsScope { .. } if self.use_newest_token().await.unwrap_or(false) => {
                 return CallFailure::TokenRefused(error);
             }
-            // The user may have signed in again, with more scopes.
-            ServerCallError::NeedsScope { .. } if self.use_newest_token().await => {
-                return CallFailure::TokenRefused(error);
-            }
-            ServerCallError::NeedsAuth { .. } => self.report(Command::Unauthorized).await,
-            ServerCallError::Timeout { .. } if self.is_shared => {
-                self.report(Command::Suspect(self.connection.clone())).await;
-            }
-            ServerCallError::Lost { reason, .. } | ServerCallError::NotSent { reason, .. }
-                if self.is_shared =>
-            {
-                self.report(Command::Lost(self.connection.clone(), reason.clone())).await;
+            error if self.is_shared => {
+                if let Some(command) = connection_report(&self.connection, error) {
+                    self.report(command).await;
+                }
             }
             _ => {}
         }
@@ -233,24 +243,25 @@ impl CallerConnection {
     }
 
     /// Returns whether there is another token than the one that the server refused.
-    async fn replace_refused_token(&self) -> bool {
+    async fn replace_refused_token(&self) -> Result<bool, LoginError> {
         self.replace_token(self.connection.token.text()).await
     }
 
     /// Returns whether there is another token than the one that is valid but not enough.
-    async fn use_newest_token(&self) -> bool {
+    async fn use_newest_token(&self) -> Result<bool, LoginError> {
         self.replace_token(None).await
     }
 
-    async fn replace_token(&self, rejected: Option<String>) -> bool {
-        let Some(url) = &self.connection.url else { return false };
-        let current = self.connection.token.text();
-        // A token that cannot be had now is logged, and the call ends as the server refused it.
-        let token = access_token(&self.server, url, rejected, &*self.host).await.ok().flatten();
+    async fn replace_token(&self, rejected: Option<String>) -> Result<bool, LoginError> {
+        let OpenConnection { url: Some(url), reach, token: slot, .. } = &*self.connection else {
+            return Ok(false);
+        };
+        let current = slot.text();
+        let token = access_token(&self.server, url, *reach, rejected, &*self.host).await?;
         let is_new = token.as_ref().is_some_and(|token| Some(token.text()) != current.as_deref());
         if is_new {
-            self.connection.token.set(token);
+            slot.set(token);
         }
-        is_new
+        Ok(is_new)
     }
 }

@@ -27,18 +27,16 @@ use std::time::Duration;
 use json::Json;
 use outbound::Reach;
 use spile_core::ClientCapabilities;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
-use upstream::{
-    ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, Progress, ProgressCallback,
-};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use upstream::{ClientHandler, Connection, ConnectionEvent, ConnectionOptions, OpenError, ProgressCallback};
 use url::Url;
 use wire::client::{ClientCall, ClientError, CloseReason, IncomingInputRequest, InputReply};
 use wire::method::Method;
 
-use crate::config::ConfiguredServer;
+use crate::config::{ConfigScope, ConfiguredServer};
 use crate::decisions::Permission;
 use crate::definitions::{DefinitionPins, UnapprovedTool};
-use crate::oauth::CredentialStore;
+use crate::oauth::{CredentialStore, LoginError};
 use crate::registry::{ServerLists, ServerRegistry};
 pub use caller_connection::{CallFailure, CallerConnection};
 use live_roots::LiveRoots;
@@ -86,6 +84,25 @@ impl Default for ManagerOptions {
             wait_timeout_ms: 60_000,
             ping_timeout_ms: 5000,
             registered_reach: Reach::Public,
+        }
+    }
+}
+
+impl ManagerOptions {
+    /// How long a call to this server may take.
+    pub fn call_timeouts(&self, server: &ConfiguredServer) -> CallTimeouts {
+        let own = server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
+        let idle_ms = own.unwrap_or(self.call_idle_timeout_ms);
+        CallTimeouts { idle_ms, total_ms: self.call_timeout_ms.max(idle_ms) }
+    }
+
+    /// Where this server may be, and everything that it names.
+    pub fn reach_of(&self, server: &ConfiguredServer) -> Reach {
+        match server.source.scope {
+            ConfigScope::Dynamic => self.registered_reach,
+            ConfigScope::Run | ConfigScope::Local | ConfigScope::Project | ConfigScope::User => {
+                Reach::Anywhere
+            }
         }
     }
 }
@@ -228,12 +245,12 @@ pub enum ServerCallError {
     /// It sent progress, and went on for too long.
     #[error("server `{server}` did not end the call within {after_ms} ms, and it was cancelled")]
     TooLong { server: String, after_ms: u64 },
-    /// The connection broke while the call ran. It was not sent again.
+    /// The connection or the response broke while the call ran. It was not sent again.
     #[error(
         "the connection to server `{server}` was lost during the call, which may have been executed: {reason}"
     )]
     Lost { server: String, reason: String },
-    /// The connection broke before the call was sent.
+    /// The connection broke, or could not be made, before the call was sent.
     #[error("the connection to server `{server}` was lost before the call: {reason}")]
     NotSent { server: String, reason: String },
     #[error("{0}")]
@@ -363,6 +380,11 @@ impl Manager {
         self.handles().iter().map(|(name, handle)| handle.view.borrow().status(name)).collect()
     }
 
+    /// Where this server may be, and everything that it names.
+    pub fn reach_of(&self, server: &ConfiguredServer) -> Reach {
+        self.options.reach_of(server)
+    }
+
     /// Waits until no server is connecting for the first time any more.
     pub async fn settled(&self) {
         for (_, handle) in self.handles() {
@@ -479,14 +501,13 @@ impl Manager {
         };
         // The server refused the request before it ran, so it may be sent again with another token.
         let rejected = connection.token.text();
-        let token = match tokens::access_token(&handle.server, url, rejected.clone(), &*self.host).await {
-            Ok(token) => token,
-            // Signing in would not help while the authorization server is down.
-            Err(error) => {
-                let reason = format!("cannot get a token: {error}");
-                return Err(ServerCallError::Unavailable { server: server.to_owned(), reason });
-            }
-        };
+        let token =
+            match tokens::access_token(&handle.server, url, connection.reach, rejected.clone(), &*self.host)
+                .await
+            {
+                Ok(token) => token,
+                Err(error) => return Err(no_token(server, &error)),
+            };
         if token.as_ref().is_none_or(|token| Some(token.text()) == rejected.as_deref()) {
             let _ = handle.commands.send(Command::Unauthorized).await;
             return first;
@@ -508,28 +529,14 @@ impl Manager {
         on_progress: Option<ProgressCallback>,
     ) -> Result<Json, ServerCallError> {
         let timeouts @ CallTimeouts { idle_ms, total_ms } = handle.call_timeouts(&self.options);
-        let progressed = Arc::new(Notify::new());
-        let reset = progressed.clone();
-        let callback: ProgressCallback = Arc::new(move |progress: Progress| {
-            reset.notify_one();
-            if let Some(on_progress) = &on_progress {
-                on_progress(progress);
-            }
-        });
-        let call = ClientCall { timeout_ms: Some(total_ms), ..ClientCall::new(method, params) };
-        let mut calling = Box::pin(connection.connection.call(call, Some(callback)));
-        // Progress keeps the call alive, up to the limit of the whole call.
-        let result = loop {
-            tokio::select! {
-                result = &mut calling => break result,
-                () = progressed.notified() => {}
-                () = tokio::time::sleep(Duration::from_millis(idle_ms)) => {
-                    break Err(ClientError::Timeout { after_ms: idle_ms, unreadable: None });
-                }
-            }
+        let call = ClientCall {
+            timeout_ms: Some(idle_ms),
+            total_timeout_ms: Some(total_ms),
+            ..ClientCall::new(method, params)
         };
-        // Dropping the call cancels it at the server.
-        drop(calling);
+        // A server that is not asked for progress sends none, and would seem to hang.
+        let on_progress = on_progress.unwrap_or_else(|| Arc::new(|_| ()));
+        let result = connection.connection.call(call, Some(on_progress)).await;
         match result {
             Ok(result) => Ok(result),
             Err(error) => Err(handle.report(connection, timeouts, error).await),
@@ -598,7 +605,7 @@ fn call_error(server: &str, timeouts: CallTimeouts, error: ClientError) -> Serve
             ServerCallError::TooLong { server, after_ms }
         }
         ClientError::Timeout { after_ms, .. } => ServerCallError::Timeout { server, after_ms },
-        ClientError::ConnectionClosed(reason @ CloseReason::AlreadyClosed) => {
+        ClientError::ConnectionClosed(reason @ (CloseReason::AlreadyClosed | CloseReason::NotSent(_))) => {
             ServerCallError::NotSent { server, reason: reason.to_string() }
         }
         ClientError::ConnectionClosed(reason) => ServerCallError::Lost { server, reason: reason.to_string() },
@@ -606,11 +613,27 @@ fn call_error(server: &str, timeouts: CallTimeouts, error: ClientError) -> Serve
     }
 }
 
+/// What a failed call says about its connection.
+fn connection_report(connection: &Arc<server::OpenConnection>, error: &ServerCallError) -> Option<Command> {
+    match error {
+        ServerCallError::Timeout { .. } => Some(Command::Suspect(connection.clone(), None)),
+        // One tool that breaks its responses must not take the server from everybody: a ping decides.
+        ServerCallError::Lost { reason, .. } => {
+            Some(Command::Suspect(connection.clone(), Some(reason.clone())))
+        }
+        ServerCallError::NotSent { reason, .. } => Some(Command::Lost(connection.clone(), reason.clone())),
+        _ => None,
+    }
+}
+
+/// Signing in would not help while the authorization server is down.
+fn no_token(server: &str, error: &LoginError) -> ServerCallError {
+    ServerCallError::Unavailable { server: server.to_owned(), reason: format!("cannot get a token: {error}") }
+}
+
 impl ServerHandle {
     fn call_timeouts(&self, options: &ManagerOptions) -> CallTimeouts {
-        let own = self.server.entry.as_ref().ok().and_then(|entry| entry.call_timeout_ms);
-        let idle_ms = own.unwrap_or(options.call_idle_timeout_ms);
-        CallTimeouts { idle_ms, total_ms: options.call_timeout_ms.max(idle_ms) }
+        options.call_timeouts(&self.server)
     }
 
     /// Tells the server's task what a failed call says about the connection.
@@ -621,15 +644,10 @@ impl ServerHandle {
         error: ClientError,
     ) -> ServerCallError {
         let error = call_error(&self.server.name, timeouts, error);
-        let command = match &error {
-            ServerCallError::Timeout { .. } => Command::Suspect(connection.clone()),
-            ServerCallError::Lost { reason, .. } | ServerCallError::NotSent { reason, .. } => {
-                Command::Lost(connection.clone(), reason.clone())
-            }
-            _ => return error,
-        };
-        // The task has ended only if the manager was closed.
-        let _ = self.commands.send(command).await;
+        if let Some(command) = connection_report(connection, &error) {
+            // The task has ended only if the manager was closed.
+            let _ = self.commands.send(command).await;
+        }
         error
     }
 

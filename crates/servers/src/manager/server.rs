@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use outbound::Reach;
 use spile_core::CatalogChange;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
@@ -35,8 +36,8 @@ pub(super) enum Command {
     LookedAt,
     /// A call found this connection broken.
     Lost(Arc<OpenConnection>, String),
-    /// A call on this connection timed out: the server may hang.
-    Suspect(Arc<OpenConnection>),
+    /// A call on this connection timed out, or broke for this reason: the server may hang or be gone.
+    Suspect(Arc<OpenConnection>, Option<String>),
     Unauthorized,
     Retry,
     /// The user changed something outside: connect if there is no connection, else read the lists again.
@@ -58,6 +59,8 @@ pub(super) struct OpenConnection {
     pub(super) token: TokenSlot,
     /// Where one signs in.
     pub(super) url: Option<Url>,
+    /// What signing in may reach.
+    pub(super) reach: Reach,
 }
 
 impl OpenConnection {
@@ -225,8 +228,8 @@ enum Work {
     Lists(Result<ServerLists, String>),
     /// A subscription to one resource; `None` if the server refused it.
     Watched(String, Option<Subscription>),
-    /// The server does not answer a ping.
-    Hangs(Arc<OpenConnection>),
+    /// The server does not answer a ping; why it was sent, if that says more.
+    Hangs(Arc<OpenConnection>, Option<String>),
     Done,
 }
 
@@ -336,11 +339,14 @@ impl ServerTask {
                     self.apply(Event::Lost, Some(reason));
                 }
             }
-            Command::Suspect(connection) => {
+            Command::Suspect(connection, reason) => {
                 if self.is_current(&connection) {
                     let timeout_ms = self.options.ping_timeout_ms;
                     self.work.spawn(async move {
-                        if connection.hangs(timeout_ms).await { Work::Hangs(connection) } else { Work::Done }
+                        match connection.hangs(timeout_ms).await {
+                            true => Work::Hangs(connection, reason),
+                            false => Work::Done,
+                        }
                     });
                 }
             }
@@ -500,8 +506,9 @@ impl ServerTask {
     fn keep_token_valid(&mut self, connection: &OpenConnection) {
         let Some(url) = connection.url.clone() else { return };
         let (slot, server, host) = (connection.token.clone(), self.server.clone(), self.host.clone());
+        let reach = connection.reach;
         self.work.spawn(async move {
-            keep_valid(server, &url, &slot, host).await;
+            keep_valid(server, &url, reach, &slot, host).await;
             Work::Done
         });
     }
@@ -579,10 +586,10 @@ impl ServerTask {
             Ok(Work::Watched(uri, subscription)) => {
                 self.resource_subscriptions.set(&self.watched, &uri, subscription);
             }
-            Ok(Work::Hangs(connection)) => {
+            Ok(Work::Hangs(connection, reason)) => {
                 if self.is_current(&connection) {
                     drop(connection);
-                    self.apply(Event::Lost, Some("it does not answer".to_owned()));
+                    self.apply(Event::Lost, Some(reason.unwrap_or_else(|| "it does not answer".to_owned())));
                 }
             }
             Ok(Work::Done) | Err(_) => {}

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use outbound::Reach;
 use upstream::{AccessToken, TokenSlot};
 use url::Url;
 
@@ -21,6 +22,7 @@ const RENEWAL_RETRY_MS: u64 = 10_000;
 pub(super) async fn access_token(
     server: &ConfiguredServer,
     url: &Url,
+    reach: Reach,
     rejected: Option<String>,
     host: &dyn ManagerHost,
 ) -> Result<Option<AccessToken>, LoginError> {
@@ -29,7 +31,7 @@ pub(super) async fn access_token(
     };
     let (env, home) = (|name: &str| host.env(name), host.home());
     let sign_in = ServerSignIn { server, url, env: &env, home: home.as_deref() };
-    let token = sign_in.token(rejected.as_deref(), &store).await;
+    let token = sign_in.token(rejected.as_deref(), &store.within(reach)).await;
     token.inspect_err(|error| tracing::warn!(server = server.name, %error, "cannot get a token"))
 }
 
@@ -38,6 +40,7 @@ pub(super) async fn access_token(
 pub(super) async fn keep_valid(
     server: Arc<ConfiguredServer>,
     url: &Url,
+    reach: Reach,
     slot: &TokenSlot,
     host: Arc<dyn ManagerHost>,
 ) {
@@ -51,7 +54,7 @@ pub(super) async fn keep_valid(
         && let Some(valid_ms) = store.valid_for_ms(&account)
     {
         tokio::time::sleep(Duration::from_millis(valid_ms.max(wait_min_ms))).await;
-        wait_min_ms = match access_token(&server, url, None, &*host).await {
+        wait_min_ms = match access_token(&server, url, reach, None, &*host).await {
             Ok(Some(token)) => {
                 slot.set(Some(token));
                 RENEWAL_MIN_MS

@@ -15,14 +15,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use json::{Json, Node};
 use os_keyring::OsKeyring;
-use outbound::OutboundOptions;
+use outbound::{NetworkZone, OutboundOptions, Reach};
 use ring::digest;
 use spile_core::Platform;
 use upstream::AccessToken;
 use url::Url;
 
 use super::dpop::{DpopKey, DpopProofs};
-use super::http::{Body, RequestError, request};
+use super::http::{Body, Endpoint, RequestError, request};
 use super::jwt::SigningError;
 use super::keyring_key::{EncryptedText, KeyringKey};
 use super::metadata::{MetadataError, UrlGuard};
@@ -51,6 +51,8 @@ pub struct Credentials {
     pub resource: String,
     pub issuer: String,
     pub token_endpoint: String,
+    /// Where the document is from that names it: see [`UrlGuard`].
+    pub named_from: NetworkZone,
     pub client: ClientRegistration,
     /// How the client proves itself at the token endpoint.
     pub client_auth: ClientAuth,
@@ -171,6 +173,7 @@ impl Credentials {
         Json::object(|out| {
             out.str("account", &self.account).str("resource", &self.resource).str("issuer", &self.issuer);
             out.str("token_endpoint", &self.token_endpoint);
+            out.str("named_from", zone_name(self.named_from));
             out.object("client", |out| {
                 out.str("client_id", &self.client.client_id);
                 out.maybe_str("client_secret", self.client.client_secret.as_deref());
@@ -212,9 +215,14 @@ impl Credentials {
         Some(Self {
             // Files of earlier versions have one account for each resource.
             account: text(root, "account").unwrap_or_else(|| resource.clone()),
-            resource,
             issuer: text(root, "issuer")?,
             token_endpoint: text(root, "token_endpoint")?,
+            // Files of earlier versions do not say. What was allowed then stays so, except for this machine.
+            named_from: match text(root, "named_from") {
+                None if is_at_this_machine(&resource) => NetworkZone::ThisMachine,
+                None => NetworkZone::Private,
+                Some(name) => ZONES.into_iter().find(|zone| zone_name(*zone) == name)?,
+            },
             client: ClientRegistration {
                 client_id: text(client, "client_id")?,
                 client_secret: text(client, "client_secret"),
@@ -223,8 +231,23 @@ impl Credentials {
             client_auth: ClientAuth::parse(&text(client, "auth")?)?,
             dpop_key: text(root, "dpop_key"),
             tokens,
+            resource,
         })
     }
+}
+
+const ZONES: [NetworkZone; 3] = [NetworkZone::Public, NetworkZone::Private, NetworkZone::ThisMachine];
+
+fn zone_name(zone: NetworkZone) -> &'static str {
+    match zone {
+        NetworkZone::Public => "internet",
+        NetworkZone::Private => "network",
+        NetworkZone::ThisMachine => "machine",
+    }
+}
+
+fn is_at_this_machine(resource: &str) -> bool {
+    Url::parse(resource).is_ok_and(|url| NetworkZone::of_literal(&url) == Some(NetworkZone::ThisMachine))
 }
 
 impl ClientAuth {
@@ -261,7 +284,7 @@ impl ClientAuth {
 
 /// Sends a request to a token endpoint, with the proof of the client, and of the key that the token will be bound to.
 pub(super) async fn token_request(
-    endpoint: &Url,
+    endpoint: Endpoint<'_>,
     client: &ClientRegistration,
     auth: ClientAuth,
     form: &[(&str, &str)],
@@ -287,10 +310,11 @@ pub(super) async fn token_request(
     let send = async |nonce: Option<&str>| {
         let mut headers = headers.clone();
         if let Some(key) = key {
-            let proof = key.proof("POST", endpoint, None, nonce, store.platform())?;
+            let proof = key.proof("POST", endpoint.url, None, nonce, store.platform())?;
             headers.push(("DPoP", proof));
         }
-        Ok::<_, TokenError>(request(endpoint, Body::Form(&form), &headers, store.outbound()).await?)
+        let Endpoint { url, named_from } = endpoint;
+        Ok::<_, TokenError>(request(url, named_from, Body::Form(&form), &headers, store.outbound()).await?)
     };
     let mut answer = send(None).await?;
     // The server did not look at the grant yet, so it may be sent again.
@@ -343,6 +367,13 @@ impl CredentialStore {
     pub fn with_keyring(mut self, keyring: OsKeyring) -> Self {
         self.keyring = Some(Arc::new(KeyringKey::new(keyring)));
         self
+    }
+
+    /// The same credentials, for a server whose sign-in may reach no more than this.
+    #[must_use]
+    pub fn within(&self, reach: Reach) -> Self {
+        let options = OutboundOptions { reach: self.options.reach.max(reach), ..self.options.clone() };
+        Self { options, ..self.clone() }
     }
 
     pub(super) fn platform(&self) -> &dyn Platform {
@@ -521,12 +552,9 @@ impl CredentialStore {
         }
         let Some(before) = credentials.tokens.clone() else { return Ok(None) };
         let Some(refresh_token) = before.refresh_token.clone() else { return Ok(None) };
-        let resource = credentials.resource.as_str();
-        let guard = Url::parse(resource).map_or_else(
-            |_| Err(MetadataError::UnsafeUrl { url: resource.to_owned(), reason: "it is not a URL" }),
-            |server| Ok(UrlGuard::for_server(&server)),
-        )?;
-        let endpoint = guard.check(&credentials.token_endpoint)?;
+        let named_from = credentials.named_from;
+        let url = UrlGuard::for_zone(named_from).check(&credentials.token_endpoint)?;
+        let endpoint = Endpoint { url: &url, named_from };
         let form = [
             ("grant_type", "refresh_token"),
             ("refresh_token", refresh_token.as_str()),
@@ -535,7 +563,7 @@ impl CredentialStore {
         // The refresh token of a public client is bound to the same key.
         let key = credentials.dpop_key.as_deref().and_then(DpopKey::parse);
         let (client, auth) = (&credentials.client, credentials.client_auth);
-        match token_request(&endpoint, client, auth, &form, key.as_ref(), self).await {
+        match token_request(endpoint, client, auth, &form, key.as_ref(), self).await {
             Ok(answer) => {
                 let now_ms = self.platform.now_ms();
                 let tokens = Tokens::parse(&answer, Some(&before), &before.scopes, key.is_some(), now_ms);

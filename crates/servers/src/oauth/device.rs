@@ -63,8 +63,9 @@ impl DeviceLogin {
         if !scopes.is_empty() {
             form.push(("scope", &joined));
         }
-        let answer = request(&endpoint, Body::Form(&form), &[], store.outbound()).await?;
-        let started = Self::parse(&answer, UrlGuard::for_server(server))?;
+        let named_from = discovery.server.named_from;
+        let answer = request(&endpoint, named_from, Body::Form(&form), &[], store.outbound()).await?;
+        let started = Self::parse(&answer, UrlGuard::for_zone(answer.zone))?;
         let (device_code, user_code, url, interval_s, expires_in_s) = started;
         Ok(Self { discovery, client, scopes, key, device_code, user_code, url, interval_s, expires_in_s })
     }

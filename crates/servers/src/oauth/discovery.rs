@@ -1,5 +1,6 @@
 //! Finds the authorization server of a server, and gets a token there: what all ways of signing in have in common.
 
+use outbound::NetworkZone;
 use url::Url;
 
 use super::challenge::Challenge;
@@ -7,7 +8,7 @@ use super::credentials::{
     ClientAuth, ClientRegistration, CredentialStore, Credentials, TokenError, Tokens, token_request,
 };
 use super::dpop::DpopKey;
-use super::http::{Body, request};
+use super::http::{Body, Endpoint, request};
 use super::login::LoginError;
 use super::metadata::{
     AuthorizationServer, ResourceMetadata, UrlGuard, account_of, authorization_server_urls,
@@ -49,6 +50,10 @@ impl Discovery {
         }
     }
 
+    pub(super) fn token_endpoint(&self) -> Endpoint<'_> {
+        Endpoint { url: &self.server.token_endpoint, named_from: self.server.named_from }
+    }
+
     /// Sends a grant to the token endpoint. Returns what is to be kept for `server`.
     pub(super) async fn get_tokens(
         &self,
@@ -60,7 +65,7 @@ impl Discovery {
         store: &CredentialStore,
     ) -> Result<Credentials, LoginError> {
         let auth = ClientAuth::choose(client.client_secret.is_some(), &self.server.token_auth_methods);
-        let endpoint = &self.server.token_endpoint;
+        let endpoint = self.token_endpoint();
         let answer = token_request(endpoint, &client, auth, form, key, store).await?;
         let now_ms = store.platform().now_ms();
         let Some(tokens) = Tokens::parse(&answer, None, scopes, key.is_some(), now_ms) else {
@@ -73,7 +78,8 @@ impl Discovery {
             account: self.account.clone(),
             resource: resource_of(server),
             issuer: self.server.issuer.clone(),
-            token_endpoint: endpoint.to_string(),
+            token_endpoint: endpoint.url.to_string(),
+            named_from: endpoint.named_from,
             client,
             client_auth: auth,
             dpop_key: key.filter(|_| tokens.is_bound).map(|key| key.as_text().to_owned()),
@@ -81,6 +87,9 @@ impl Discovery {
         })
     }
 }
+
+/// The user wrote the address, or that of the server at whose origin it is.
+const WRITTEN_BY_USER: NetworkZone = NetworkZone::ThisMachine;
 
 /// Finds the authorization server of a server, and checks its metadata.
 pub async fn find_authorization_server(
@@ -98,21 +107,24 @@ pub(super) async fn discover(
     settings: &OAuthSettings,
     store: &CredentialStore,
 ) -> Result<Discovery, LoginError> {
-    let guard = UrlGuard::for_server(server);
     let account = account_of(server, settings);
     let mut places = Vec::new();
     if let Some(named) = challenge.and_then(|challenge| challenge.resource_metadata.as_deref()) {
-        places.push(guard.check(named)?);
+        let guard = UrlGuard::for_server(server);
+        let place = guard.check(named)?;
+        let named_from = if place.origin() == server.origin() { WRITTEN_BY_USER } else { guard.zone() };
+        places.push((place, named_from));
     }
-    places.extend(resource_metadata_urls(server));
+    places.extend(resource_metadata_urls(server).into_iter().map(|place| (place, WRITTEN_BY_USER)));
     let mut found = None;
-    for place in places {
-        let answer = request(&place, Body::None, &[], store.outbound()).await?;
+    for (place, named_from) in places {
+        let answer = request(&place, named_from, Body::None, &[], store.outbound()).await?;
         if let (200, Some(body)) = (answer.status, answer.body) {
-            found = Some(ResourceMetadata::parse(&body, server)?);
+            found = Some((ResourceMetadata::parse(&body, server)?, answer.zone));
             break;
         }
     }
+    let (found, zone) = found.unzip();
     let resource = match (&settings.resource, &found) {
         (Some(resource), _) => resource.clone(),
         (None, Some(metadata)) => metadata.resource.clone(),
@@ -121,8 +133,9 @@ pub(super) async fn discover(
     let requires_dpop = found.as_ref().is_some_and(|metadata| metadata.requires_dpop);
     let scopes = found.as_ref().map(|metadata| metadata.scopes_supported.clone()).unwrap_or_default();
     if let Some(named) = &settings.metadata_url {
-        let place = guard.check(named)?;
-        let answer = request(&place, Body::None, &[], store.outbound()).await?;
+        let place = UrlGuard::for_user().check(named)?;
+        let answer = request(&place, WRITTEN_BY_USER, Body::None, &[], store.outbound()).await?;
+        let guard = UrlGuard::for_zone(answer.zone);
         let Some(body) = answer.body.filter(|_| answer.status == 200) else {
             return Err(LoginError::NoMetadata(named.clone()));
         };
@@ -137,9 +150,12 @@ pub(super) async fn discover(
         // 2025-03-26: the server is its own authorization server.
         None => vec![server.origin().ascii_serialization()],
     };
+    // Without a document the only address is that of the server.
+    let guard = zone.map_or_else(UrlGuard::for_user, UrlGuard::for_zone);
     for issuer in &issuers {
         for place in authorization_server_urls(&guard.check(issuer)?) {
-            let answer = request(&place, Body::None, &[], store.outbound()).await?;
+            let answer = request(&place, guard.zone(), Body::None, &[], store.outbound()).await?;
+            let guard = UrlGuard::for_zone(answer.zone);
             let Some(body) = answer.body.filter(|_| answer.status == 200) else { continue };
             match AuthorizationServer::parse(&body, issuer, guard) {
                 Ok(server) => return Ok(Discovery { server, account, resource, scopes, requires_dpop }),

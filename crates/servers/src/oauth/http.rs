@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use json::Json;
-use outbound::{Method, OutboundOptions};
+use outbound::{Method, NetworkZone, OutboundOptions};
 use url::Url;
 
 /// No answer of an authorization server is longer.
@@ -18,6 +18,8 @@ pub(super) struct Answer {
     pub(super) body: Option<Json>,
     /// What the next proof must contain (RFC 9449, 8).
     pub(super) dpop_nonce: Option<String>,
+    /// Where it comes from.
+    pub(super) zone: NetworkZone,
 }
 
 impl Answer {
@@ -47,14 +49,17 @@ pub(super) enum Body<'a> {
     Json(&'a Json),
 }
 
+/// `named_from` is where the document is from that has this address: it may not lead to anywhere nearer.
 pub(super) async fn request(
     url: &Url,
+    named_from: NetworkZone,
     body: Body<'_>,
     headers: &[(&str, String)],
     options: &OutboundOptions,
 ) -> Result<Answer, RequestError> {
     let failed = |reason: String| RequestError { url: without_query(url), reason };
-    let client = outbound::client(url, options).map_err(|error| failed(error.to_string()))?;
+    let (client, peer) =
+        outbound::client_for_named(url, named_from, options).map_err(|error| failed(error.to_string()))?;
     let (method, kind, bytes) = match body {
         Body::None => (Method::GET, None, Vec::new()),
         Body::Form(pairs) => {
@@ -88,7 +93,7 @@ pub(super) async fn request(
         }
         let text = String::from_utf8(bytes).ok();
         let body = text.and_then(|text| Json::parse(&text).ok()).filter(Json::is_object);
-        Ok(Answer { status, body, dpop_nonce })
+        Ok(Answer { status, body, dpop_nonce, zone: peer.get() })
     };
     match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
         Ok(answer) => answer,
@@ -96,8 +101,97 @@ pub(super) async fn request(
     }
 }
 
+/// The address of a token endpoint, and where the document is from that names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Endpoint<'a> {
+    pub(super) url: &'a Url,
+    pub(super) named_from: NetworkZone,
+}
+
 fn without_query(url: &Url) -> String {
     let mut url = url.clone();
     url.set_query(None);
     url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use outbound::NetworkZone::{Private, Public, ThisMachine};
+    use outbound::{Lookup, NameSource, Names, NetworkZone, OutboundOptions, Reach};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::{Body, request};
+
+    /// Leads every name to the addresses.
+    struct Addresses(&'static [&'static str]);
+
+    impl Names for Addresses {
+        fn look_up(&self, _: String) -> Lookup {
+            let parse = |address: &&str| (address.parse::<std::net::IpAddr>().expect("an address"), 0).into();
+            let found = self.0.iter().map(parse).collect();
+            Box::pin(async move { Ok(found) })
+        }
+    }
+
+    /// Asks a server on this machine. Returns where the answer is from, or the address that is not allowed.
+    async fn check(
+        host: &str,
+        leads_to: &'static [&'static str],
+        named_from: NetworkZone,
+        reach: Reach,
+    ) -> Result<NetworkZone, String> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let serving = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut head = [0; 1024];
+            let _ = stream.read(&mut head).await;
+            let response = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{}";
+            let _ = stream.write_all(response).await;
+        });
+        let names = NameSource::new(Addresses(leads_to));
+        let options = OutboundOptions { names, reach, ..OutboundOptions::default() };
+        let url = format!("http://{host}:{port}/token").parse().expect("a URL");
+        let answer = request(&url, named_from, Body::None, &[], &options).await;
+        let was_reached = serving.is_finished();
+        serving.abort();
+        match answer {
+            Ok(answer) => Ok(answer.zone),
+            Err(error) => {
+                assert!(!was_reached, "{host}: nothing is sent");
+                let reason = error.reason;
+                let address = reason.split(" is not an address").next().unwrap_or_default();
+                Err(address.rsplit(' ').next().unwrap_or_default().to_owned())
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_goes_no_nearer_than_whoever_named_its_address() {
+        const HERE: &[&str] = &["127.0.0.1"];
+        for (host, leads_to, named_from, reach, expected) in [
+            ("as.test", HERE, ThisMachine, Reach::Anywhere, Ok(ThisMachine)),
+            ("as.test.", HERE, Public, Reach::Anywhere, Err("127.0.0.1")),
+            ("AS.test", HERE, Public, Reach::Anywhere, Err("127.0.0.1")),
+            ("as.test", HERE, Private, Reach::Anywhere, Err("127.0.0.1")),
+            ("as.test", &["8.8.8.8", "127.0.0.1"], Public, Reach::Anywhere, Err("127.0.0.1")),
+            ("as.test", &["8.8.8.8", "10.0.0.1"], Public, Reach::Anywhere, Err("10.0.0.1")),
+            ("as.test", &["::ffff:127.0.0.1"], Private, Reach::Anywhere, Err("127.0.0.1")),
+            ("as.test", &["169.254.169.254"], ThisMachine, Reach::Anywhere, Err("169.254.169.254")),
+            ("localhost", HERE, Public, Reach::Anywhere, Err("127.0.0.1")),
+            ("127.0.0.1", HERE, Public, Reach::Anywhere, Err("127.0.0.1")),
+            ("127.0.0.1", HERE, ThisMachine, Reach::NotLinkLocal, Ok(ThisMachine)),
+            // Whoever registered the server may reach less than the one who named the address.
+            ("as.test", HERE, ThisMachine, Reach::Public, Err("127.0.0.1")),
+            ("127.0.0.1", HERE, ThisMachine, Reach::Public, Err("127.0.0.1")),
+        ] {
+            let found = check(host, leads_to, named_from, reach).await;
+            assert_eq!(
+                found,
+                expected.map_err(str::to_owned),
+                "{host} {leads_to:?} {named_from:?} {reach:?}"
+            );
+        }
+    }
 }

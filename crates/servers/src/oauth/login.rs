@@ -300,7 +300,7 @@ pub(super) async fn register(
             out.str("scope", &scopes.join(" "));
         }
     });
-    let answer = request(endpoint, Body::Json(&body), &[], store.outbound()).await?;
+    let answer = request(endpoint, server.named_from, Body::Json(&body), &[], store.outbound()).await?;
     let refused = |reason: String| LoginError::RegistrationRefused(reason);
     let Some(answered) = answer.body else { return Err(refused(format!("HTTP {}", answer.status))) };
     let doc = answered.to_doc();

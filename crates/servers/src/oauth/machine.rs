@@ -7,6 +7,7 @@ use url::Url;
 use super::challenge::Challenge;
 use super::credentials::{ClientAuth, ClientRegistration, CredentialStore, TokenError, token_request};
 use super::discovery::discover;
+use super::http::Endpoint;
 use super::jwt::SigningKey;
 use super::login::LoginError;
 use super::metadata::{AuthorizationServer, UrlGuard};
@@ -59,8 +60,10 @@ impl MachineClient {
             MachineGrant::ClientCredentials => vec![("grant_type", "client_credentials".to_owned())],
             MachineGrant::WorkloadIdentity { assertion } => jwt_bearer(assertion.clone()),
             MachineGrant::Enterprise { token_endpoint, client_id, id_token } => {
-                let endpoint = UrlGuard::for_server(server).check(token_endpoint)?;
-                let grant = exchange(&endpoint, client_id, id_token, authority, resource, store).await?;
+                let guard = UrlGuard::for_user();
+                let url = guard.check(token_endpoint)?;
+                let endpoint = Endpoint { url: &url, named_from: guard.zone() };
+                let grant = exchange(endpoint, client_id, id_token, authority, resource, store).await?;
                 jwt_bearer(grant)
             }
         };
@@ -115,7 +118,7 @@ fn jwt_bearer(assertion: String) -> Vec<(&'static str, String)> {
 
 /// The identity provider's grant for the authorization server of the MCP server.
 async fn exchange(
-    endpoint: &Url,
+    endpoint: Endpoint<'_>,
     client_id: &str,
     id_token: &str,
     authority: &AuthorizationServer,

@@ -4,7 +4,8 @@
 //! because it comes from a server that the user has not signed in to yet.
 
 use json::{Json, Node};
-use url::{Host, Url};
+use outbound::NetworkZone;
+use url::Url;
 
 use crate::config::OAuthSettings;
 
@@ -59,18 +60,37 @@ pub struct AuthorizationServer {
     pub sends_issuer: bool,
     /// It binds tokens to keys of our kind (RFC 9449, 5.1).
     pub supports_dpop: bool,
+    /// Where the document is from that names the endpoints.
+    pub(super) named_from: NetworkZone,
 }
 
-/// Which addresses may be used.
+/// Which addresses a document may name: none that is nearer to this machine than the document itself.
+///
+/// What a name leads to is judged when a connection is made, see [`outbound::client_for_named`].
 #[derive(Debug, Clone, Copy)]
 pub struct UrlGuard {
-    /// The MCP server is on this machine, so its authorization server may be, too, and without TLS.
-    is_local: bool,
+    zone: NetworkZone,
 }
 
 impl UrlGuard {
+    /// For addresses in a document that comes from this zone.
+    pub fn for_zone(zone: NetworkZone) -> Self {
+        Self { zone }
+    }
+
+    /// For addresses that a server names itself. Where a name leads its server may decide anew each time, so it counts for
+    /// nothing.
     pub fn for_server(server: &Url) -> Self {
-        Self { is_local: is_local(server) }
+        Self::for_zone(NetworkZone::of_literal(server).unwrap_or(NetworkZone::Public))
+    }
+
+    /// For addresses that the user wrote.
+    pub fn for_user() -> Self {
+        Self::for_zone(NetworkZone::ThisMachine)
+    }
+
+    pub fn zone(self) -> NetworkZone {
+        self.zone
     }
 
     /// Refuses what a hostile document could abuse: other schemes, passwords, and hosts inside the user's network.
@@ -83,45 +103,18 @@ impl UrlGuard {
         if url.fragment().is_some() {
             return Err(refused("it has a fragment"));
         }
-        match url.scheme() {
-            "https" | "http" if is_local(&url) && self.is_local => Ok(url),
-            "https" if is_local(&url) => Err(refused("it is on this machine, and the server is not")),
-            "https" if is_private(&url) => Err(refused("it is in a private network")),
-            "https" => Ok(url),
-            "http" => Err(refused("it does not use https:")),
+        let found = NetworkZone::of_literal(&url).unwrap_or(NetworkZone::Public);
+        match (url.scheme(), found) {
+            ("https" | "http", NetworkZone::ThisMachine) if self.zone == NetworkZone::ThisMachine => Ok(url),
+            ("https", NetworkZone::ThisMachine) => {
+                Err(refused("it is on this machine, and the server is not"))
+            }
+            ("https", NetworkZone::Private) if self.zone == NetworkZone::Public => {
+                Err(refused("it is in a private network, and the server is not"))
+            }
+            ("https", NetworkZone::Public | NetworkZone::Private) => Ok(url),
             _ => Err(refused("it does not use https:")),
         }
-    }
-}
-
-fn is_local(url: &Url) -> bool {
-    match url.host() {
-        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.is_loopback() || ip.to_ipv4_mapped().is_some_and(|ip| ip.is_loopback()),
-        None => false,
-    }
-}
-
-/// An address literal that no public server has.
-fn is_private(url: &Url) -> bool {
-    let is_private_v4 = |ip: std::net::Ipv4Addr| {
-        ip.is_private()
-            || ip.is_link_local()
-            || ip.is_unspecified()
-            || ip.octets()[0] == 0
-            || ip.octets()[0] == 100 && (64..128).contains(&ip.octets()[1])
-    };
-    match url.host() {
-        Some(Host::Ipv4(ip)) => is_private_v4(ip),
-        Some(Host::Ipv6(ip)) => {
-            let segments = ip.segments();
-            ip.is_unspecified()
-                || segments[0] & 0xfe00 == 0xfc00
-                || segments[0] & 0xffc0 == 0xfe80
-                || ip.to_ipv4_mapped().is_some_and(is_private_v4)
-        }
-        Some(Host::Domain(_)) | None => false,
     }
 }
 
@@ -266,6 +259,7 @@ impl AuthorizationServer {
             client_id_documents: flag("client_id_metadata_document_supported"),
             sends_issuer: flag("authorization_response_iss_parameter_supported"),
             supports_dpop: algorithms.iter().any(|name| name == super::dpop::ALGORITHM),
+            named_from: guard.zone(),
         })
     }
 
@@ -301,6 +295,8 @@ impl AuthorizationServer {
             client_id_documents: false,
             sends_issuer: false,
             supports_dpop: false,
+            // The user wrote the address of the server.
+            named_from: NetworkZone::ThisMachine,
         }
     }
 }
@@ -426,6 +422,8 @@ mod tests {
             (("registration_endpoint", r#""https://169.254.169.254/""#), "is in a private network"),
             (("registration_endpoint", r#""https://[fd00::1]/""#), "is in a private network"),
             (("registration_endpoint", r#""https://10.0.0.1/""#), "is in a private network"),
+            (("registration_endpoint", r#""https://[::ffff:10.0.0.1]/""#), "is in a private network"),
+            (("registration_endpoint", r#""https://0.0.0.0/""#), "is on this machine"),
             (("registration_endpoint", r#""https://u:p@as.test/""#), "a user name or password"),
             (("authorization_endpoint", r#""javascript:alert(1)""#), "does not use https:"),
             (("authorization_endpoint", r#""file:///etc/passwd""#), "does not use https:"),
@@ -436,16 +434,35 @@ mod tests {
     }
 
     #[test]
-    fn only_a_local_server_may_name_local_addresses() {
-        let local = UrlGuard::for_server(&url("http://127.0.0.1:3333/mcp"));
-        let remote = UrlGuard::for_server(&url("https://a.test/mcp"));
-        for address in
-            ["http://127.0.0.1:9/x", "http://localhost:9/x", "http://[::1]:9/x", "https://127.0.0.1/x"]
-        {
-            assert!(local.check(address).is_ok(), "{address}");
-            assert!(remote.check(address).is_err(), "{address}");
+    fn a_document_names_no_address_that_is_nearer_than_itself() {
+        const LOCAL: [&str; 5] = [
+            "http://127.0.0.1:9/x",
+            "http://localhost:9/x",
+            "http://[::1]:9/x",
+            "https://127.0.0.1/x",
+            "https://x.localhost/",
+        ];
+        const PRIVATE: [&str; 4] =
+            ["https://10.1.2.3/x", "https://192.168.0.1:8443/", "https://[fd00::1]/", "https://100.64.0.1/"];
+        const PUBLIC: [&str; 2] = ["https://login.example.com/", "https://8.8.8.8/"];
+        for (server, is_local, is_private) in [
+            ("http://127.0.0.1:3333/mcp", true, true),
+            ("http://localhost/mcp", true, true),
+            ("https://10.0.0.5/mcp", false, true),
+            ("http://192.168.1.2/mcp", false, true),
+            ("https://a.test/mcp", false, false),
+            ("https://8.8.4.4/mcp", false, false),
+        ] {
+            let guard = UrlGuard::for_server(&url(server));
+            let expected = LOCAL.iter().map(|address| (address, is_local));
+            let expected = expected.chain(PRIVATE.iter().map(|address| (address, is_private)));
+            for (address, is_allowed) in expected.chain(PUBLIC.iter().map(|address| (address, true))) {
+                assert_eq!(guard.check(address).is_ok(), is_allowed, "{server}: {address}");
+            }
+            for address in ["http://login.example.com/", "http://10.1.2.3/", "ftp://127.0.0.1/", "https:///"]
+            {
+                assert!(guard.check(address).is_err(), "{server}: {address}");
+            }
         }
-        assert!(local.check("https://login.example.com").is_ok());
-        assert!(local.check("http://login.example.com").is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! An authorization server that rotates its refresh tokens, and an MCP server that it protects, at one origin.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
@@ -42,6 +43,7 @@ pub struct Authority {
     pub device_answers: Mutex<Vec<&'static str>>,
     /// A token was issued.
     pub issuing: Notify,
+    requests: AtomicUsize,
 }
 
 /// What the servers want of proofs, and what they saw.
@@ -131,7 +133,13 @@ impl Authority {
         )
     }
 
+    /// How many there were.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     fn answer(&self, request: &Request) -> Response {
+        self.requests.fetch_add(1, Ordering::Relaxed);
         let origin = self.origin();
         let quoted = |path: &str| Json::string(&format!("{origin}{path}")).to_string();
         match (request.method.as_str(), request.path()) {

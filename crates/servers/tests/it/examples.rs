@@ -51,6 +51,30 @@ fn tools_are_listed_and_called_after_an_approval() {
     assert_eq!(log.matches("called echo").count(), 1, "{log}");
 }
 
+#[test]
+fn a_question_of_a_server_is_answered_at_the_terminal() {
+    let (user, file) = user();
+    user.write("s.log.asks", "");
+    for (typed, expected) in [
+        ("dana\n", r#"{\"action\":\"accept\",\"content\":{\"who\":\"dana\"}}"#),
+        ("\n", r#"{\"action\":\"decline\"}"#),
+        ("", r#"{\"action\":\"decline\"}"#),
+    ] {
+        let mut child = Command::new(example("answer_questions"))
+            .arg(&file)
+            .args(["mcp__s__ask", "{}"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        child.stdin.take().expect("a pipe").write_all(typed.as_bytes()).expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}");
+        assert!(text.contains(r#"s asks: "Who?""#) && text.contains(expected), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_calls_tools_until_the_model_answers() {
     let (_user, file) = user();

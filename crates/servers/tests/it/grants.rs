@@ -5,16 +5,21 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use json::Json;
+use outbound::Reach;
 use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
-use servers::config::{ConfiguredServer, OAuthSettings};
+use servers::config::{ConfigScope, ConfigSource, ConfiguredServer, OAuthSettings};
 use servers::decisions::{Decisions, Permission};
-use servers::manager::Manager;
 use servers::manager::state::Status;
+use servers::manager::{CallFailure, CallerConnection, Manager, ManagerOptions, ServerCallError};
 use servers::oauth::{DeviceLogin, LoginError, ServerSignIn};
+use spile_core::ClientCapabilities;
+use upstream::NoopClientHandler;
+use wire::client::ClientCall;
+use wire::method::Method;
 
 use crate::manager::options;
-use crate::oauth::{Setup, TokenHost};
+use crate::oauth::{Setup, TokenHost, all_names_lead_to};
 
 /// The guarded server with this `oauth` in the user's own file.
 fn server_with(setup: &Setup, oauth: &str) -> ConfiguredServer {
@@ -211,6 +216,75 @@ async fn an_authorization_server_that_is_down_for_a_moment_is_asked_again() {
     );
     assert!(call().await.expect("a result").as_str().contains("you"));
     manager.close().await;
+}
+
+/// The same for the calls of a gateway's callers.
+#[tokio::test]
+async fn a_call_of_a_caller_needs_no_sign_in_while_the_authorization_server_is_down() {
+    let setup = Setup::new().await;
+    let oauth = r#"{"grant":"client_credentials","clientId":"job","clientSecret":"s3cret"}"#;
+    let server = server_with(&setup, oauth);
+    let host = Arc::new(TokenHost { store: setup.store() });
+    let manager = Manager::start([(server, Permission::Allowed)], options(), host);
+    manager.wait_for("guarded", Status::Connected).await.expect("it is there");
+    setup.authority.access_tokens.lock().expect("no panic").clear();
+    setup.authority.token_failures.lock().expect("no panic").push(503);
+    let shared = manager.shared_connection("guarded", None).await.expect("connected");
+    let own = manager.open_connection("guarded", ClientCapabilities::NONE, Arc::new(NoopClientHandler));
+    let unavailable = "cannot get a token: the authorization server answered HTTP 503 without a token";
+    let call = async |connection: &CallerConnection| {
+        let call = ClientCall::new(Method::ToolsCall, Json::parse(r#"{"name":"whoami"}"#).expect("JSON"));
+        connection.start_call(call, None).result().await
+    };
+    let refused = call(&shared).await.expect_err("the token is not valid");
+    match shared.call_failed(refused).await {
+        CallFailure::Final(error @ ServerCallError::Unavailable { .. }) => {
+            assert_eq!(error.to_string(), format!("server `guarded` is not available: {unavailable}"));
+        }
+        failure => panic!("{failure:?}"),
+    }
+    assert_eq!(manager.status("guarded").expect("known").status, Status::Connected);
+    // A moment later the caller's own connection gets a token, and the shared one the same.
+    let own = own.await.expect("connected");
+    assert!(call(&own).await.is_ok());
+    let refused = call(&shared).await.expect_err("it still sends the old token");
+    assert!(matches!(shared.call_failed(refused).await, CallFailure::TokenRefused(_)));
+    assert!(call(&shared).await.is_ok());
+    manager.close().await;
+}
+
+/// Somebody else than the user of this machine chose its address.
+#[tokio::test]
+async fn signing_in_to_a_registered_server_reaches_nothing_that_the_server_must_not_be_at() {
+    for (host, names, reach) in [
+        ("127.0.0.1", "127.0.0.1", Reach::Public),
+        ("localhost", "127.0.0.1", Reach::Public),
+        ("mcp.test", "127.0.0.1", Reach::Public),
+        ("mcp.test", "10.0.0.1", Reach::Public),
+        ("mcp.test", "169.254.169.254", Reach::NotLinkLocal),
+        ("mcp.test", "100.100.100.200", Reach::NotLinkLocal),
+    ] {
+        let mut setup = Setup::new().await;
+        setup.names = all_names_lead_to(names);
+        let origin = setup.authority.origin().replace("127.0.0.1", host);
+        *setup.authority.origin.lock().expect("no panic") = origin;
+        let oauth = r#"{"grant":"client_credentials","clientId":"job","clientSecret":"s3cret"}"#;
+        let mut server = server_with(&setup, oauth);
+        let source = ConfigSource { scope: ConfigScope::Dynamic, ..(*server.source).clone() };
+        server.source = Arc::new(source);
+        let url = setup.authority.server();
+        let store = setup.store().within(reach);
+        let sign_in = ServerSignIn { server: &server, url: &url, env: &|_| None, home: None };
+        let error = sign_in.token(None, &store).await.expect_err("not reached").to_string();
+        assert!(error.contains(&format!("{names} is not an address")), "{host}: {error}");
+        let mut options = ManagerOptions { registered_reach: reach, ..options() };
+        options.connection.outbound = setup.outbound();
+        let host = Arc::new(TokenHost { store: setup.store() });
+        let manager = Manager::start([(server, Permission::Allowed)], options, host);
+        manager.wait_for("guarded", Status::Error).await.expect("it is there");
+        manager.close().await;
+        assert_eq!(setup.authority.requests(), 0, "{url}");
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use json::{Json, Node};
 use os_keyring::OsKeyring;
-use outbound::OutboundOptions;
+use outbound::{NetworkZone, OutboundOptions};
 use ring::rand::{SecureRandom, SystemRandom};
 use servers::oauth::{ClientAuth, ClientRegistration, CredentialStore, Credentials, Tokens};
 use spile_core::Platform;
@@ -74,6 +74,7 @@ fn use_keyring(folder: &Path) {
         resource: resource.to_owned(),
         issuer: "https://issuer.example".to_owned(),
         token_endpoint: "https://issuer.example/token".to_owned(),
+        named_from: NetworkZone::Public,
         client: ClientRegistration { client_id: "c".to_owned(), client_secret: None, redirect_uri: None },
         client_auth: ClientAuth::None,
         dpop_key: None,
@@ -116,10 +117,20 @@ fn serve(log: &str) {
     let mut tools = vec!["echo", "exit", "hang", "freeze", "grow"];
     // Files beside the log say what else it has, and what is broken.
     let has = |what: &str| Path::new(&format!("{log}.{what}")).exists();
+    if has("asks") {
+        tools.push("ask");
+    }
+    // The call that waits for an answer of the user.
+    let mut asked = None;
     for line in io::stdin().lock().lines() {
         let Ok(message) = Json::parse(&line.expect("text")) else { continue };
         let doc = message.to_doc();
         let method = doc.root().get("method").and_then(|method| method.str()).unwrap_or_default();
+        if let (true, Some(answer), Some(call)) = (method.is_empty(), doc.root().get("result"), asked.take())
+        {
+            send_text(&call, answer.raw());
+            continue;
+        }
         let Some(id) = doc.root().get("id").map(Json::from) else { continue };
         let params = doc.root().get("params");
         let result = match &*method {
@@ -138,7 +149,10 @@ fn serve(log: &str) {
                 });
             }),
             "ping" => Json::object(|_| {}),
-            "tools/list" if !has("broken-tools") => list(&tools, log),
+            "tools/list" if !has("broken-tools") => {
+                append(&format!("{log}.reads"), "tools/list");
+                list(&tools, log)
+            }
             "prompts/list" if !has("broken-lists") => {
                 Json::parse(r#"{"prompts":[{"name":"p"}]}"#).expect("JSON")
             }
@@ -151,6 +165,17 @@ fn serve(log: &str) {
             }
             "prompts/list" | "resources/list" | "resources/templates/list" | "tools/list" => {
                 send_error(&id, -32603, "out of order");
+                continue;
+            }
+            "tools/call" if is_call_of(params, "ask") => {
+                send(&Json::object(|out| {
+                    out.str("jsonrpc", "2.0").int("id", 1).str("method", "elicitation/create");
+                    out.raw(
+                        "params",
+                        r#"{"message":"Who?","requestedSchema":{"type":"object","properties":{"who":{"type":"string"}}}}"#,
+                    );
+                }));
+                asked = Some(id);
                 continue;
             }
             "tools/call" => match call(log, params, &mut tools) {
@@ -166,6 +191,22 @@ fn serve(log: &str) {
             out.str("jsonrpc", "2.0").raw("id", id.as_str()).raw("result", result.as_str());
         }));
     }
+}
+
+fn is_call_of(params: Option<Node<'_>>, tool: &str) -> bool {
+    params.and_then(|params| params.get("name")).is_some_and(|name| name.eq_str(tool))
+}
+
+fn send_text(id: &Json, text: &str) {
+    send(&Json::object(|out| {
+        out.str("jsonrpc", "2.0").raw("id", id.as_str()).object("result", |out| {
+            out.array("content", [()], |out, ()| {
+                let mut block = json::write::ObjectWriter::new(out);
+                block.str("type", "text").str("text", text);
+                block.end();
+            });
+        });
+    }));
 }
 
 fn send_error(id: &Json, code: i64, message: &str) {
@@ -204,6 +245,15 @@ fn call(log: &str, params: Option<Node<'_>>, tools: &mut Vec<&'static str>) -> O
         "freeze" => loop {
             std::thread::park();
         },
+        // Nothing is read before all of it is written.
+        "burst" => {
+            tools.push("grown");
+            for _ in 0..100 {
+                send(&Json::object(|out| {
+                    out.str("jsonrpc", "2.0").str("method", "notifications/tools/list_changed");
+                }));
+            }
+        }
         "grow" => {
             tools.push("grown");
             send(&Json::object(|out| {

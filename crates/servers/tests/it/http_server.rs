@@ -1,10 +1,15 @@
 //! A small HTTP server for tests: each request is answered by a function.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+#[cfg(unix)]
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
 
 pub struct Request {
     pub method: String,
@@ -30,15 +35,22 @@ pub struct Response {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
+    /// The connection breaks before the end of the body.
+    pub is_cut: bool,
 }
 
 impl Response {
     pub fn json(status: u16, body: impl Into<String>) -> Self {
-        Self { status, headers: vec![("Content-Type", "application/json".to_owned())], body: body.into() }
+        Self {
+            status,
+            headers: vec![("Content-Type", "application/json".to_owned())],
+            body: body.into(),
+            is_cut: false,
+        }
     }
 
     pub fn status(status: u16) -> Self {
-        Self { status, headers: Vec::new(), body: String::new() }
+        Self { status, headers: Vec::new(), body: String::new(), is_cut: false }
     }
 
     pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
@@ -49,8 +61,31 @@ impl Response {
 
 /// Serves until the runtime ends. Returns the origin.
 pub async fn serve(answer: impl Fn(Request) -> Response + Send + Sync + 'static) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let origin = format!("http://{}", listener.local_addr().expect("it is bound"));
+    let (address, _) = serve_at("127.0.0.1:0", answer).await;
+    format!("http://{address}")
+}
+
+/// Serves until the task ends. Then nothing listens at the address any more.
+pub async fn serve_at(
+    address: &str,
+    answer: impl Fn(Request) -> Response + Send + Sync + 'static,
+) -> (SocketAddr, JoinHandle<()>) {
+    let listener = TcpListener::bind(address).await.expect("the port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let answer = Arc::new(answer);
+    let serving = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = answer.clone();
+            tokio::spawn(async move { one(stream, &*answer).await });
+        }
+    });
+    (address, serving)
+}
+
+/// The same on a unix socket.
+#[cfg(unix)]
+pub fn serve_on_socket(path: &Path, answer: impl Fn(Request) -> Response + Send + Sync + 'static) {
+    let listener = UnixListener::bind(path).expect("the path is free");
     let answer = Arc::new(answer);
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -58,10 +93,12 @@ pub async fn serve(answer: impl Fn(Request) -> Response + Send + Sync + 'static)
             tokio::spawn(async move { one(stream, &*answer).await });
         }
     });
-    origin
 }
 
-async fn one(mut stream: TcpStream, answer: &(dyn Fn(Request) -> Response + Send + Sync)) -> Option<()> {
+async fn one(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &(dyn Fn(Request) -> Response + Send + Sync),
+) -> Option<()> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") {
@@ -90,7 +127,8 @@ async fn one(mut stream: TcpStream, answer: &(dyn Fn(Request) -> Response + Send
     for (name, value) in &response.headers {
         head += &format!("{name}: {value}\r\n");
     }
-    head += &format!("Content-Length: {}\r\n\r\n{}", response.body.len(), response.body);
+    let length = response.body.len() + usize::from(response.is_cut);
+    head += &format!("Content-Length: {length}\r\n\r\n{}", response.body);
     stream.write_all(head.as_bytes()).await.ok()?;
     stream.shutdown().await.ok()
 }

@@ -7,6 +7,7 @@ mod dialects;
 mod examples;
 mod grants;
 mod harness;
+mod http_outages;
 mod http_server;
 mod keyring;
 mod manager;

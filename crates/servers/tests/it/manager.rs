@@ -289,6 +289,22 @@ async fn a_changed_list_is_read_again() {
 }
 
 #[tokio::test]
+async fn many_changes_of_a_list_are_read_once_or_twice() {
+    let servers = Servers::start(&[("s", SERVE)], options());
+    servers.wait_for("s", Status::Connected).await;
+    let mut changes = servers.manager.subscribe();
+    let params = Json::parse(r#"{"name":"burst"}"#).expect("JSON");
+    let burst = servers.manager.request("s", wire::method::Method::ToolsCall, params, None);
+    tokio::time::timeout(TEST_TIMEOUT, burst).await.expect("in time").expect("a result");
+    let changed = changes.wait_for(|registry| registry.tool("mcp__s__grown").is_some());
+    tokio::time::timeout(TEST_TIMEOUT, changed).await.expect("in time").expect("the manager runs");
+    // What is read after this call is no part of the burst.
+    servers.call("mcp__s__echo").await.expect("a result");
+    let reads = std::fs::read_to_string(format!("{}.reads", log(&servers.user, "s"))).expect("a log");
+    assert!((2..=3).contains(&reads.lines().count()), "one at the start, and then: {reads}");
+}
+
+#[tokio::test]
 async fn a_list_that_cannot_be_read_stays_as_it_was() {
     let servers = Servers::start(&[("s", SERVE)], options());
     servers.wait_for("s", Status::Connected).await;

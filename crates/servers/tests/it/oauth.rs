@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use json::Json;
 use os_keyring::OsKeyring;
-use outbound::OutboundOptions;
+use outbound::{Lookup, NameSource, Names, NetworkZone, OutboundOptions};
 use ring::digest;
 use servers::config::OAuthSettings;
 use servers::decisions::Permission;
@@ -47,22 +47,43 @@ pub struct Setup {
     platform: Arc<TestPlatform>,
     /// The keyring of each process.
     pub keyring: Option<OsKeyring>,
+    /// Where names lead.
+    pub names: NameSource,
+}
+
+/// All names lead to one address.
+struct OneAddress(std::net::IpAddr);
+
+impl Names for OneAddress {
+    fn look_up(&self, _: String) -> Lookup {
+        let address = (self.0, 0).into();
+        Box::pin(async move { Ok(vec![address]) })
+    }
+}
+
+pub fn all_names_lead_to(address: &str) -> NameSource {
+    NameSource::new(OneAddress(address.parse().expect("an address")))
 }
 
 impl Setup {
     pub async fn new() -> Self {
         let authority = Authority::start().await;
-        Self { user: User::new(&[]), authority, platform: Arc::default(), keyring: None }
+        let (user, names) = (User::new(&[]), NameSource::default());
+        Self { user, authority, platform: Arc::default(), keyring: None, names }
     }
 
     /// The store of one process.
     pub fn store(&self) -> CredentialStore {
         let folder = self.user.path("home/state/oauth");
-        let store = CredentialStore::new(folder, self.platform.clone(), OutboundOptions::default());
+        let store = CredentialStore::new(folder, self.platform.clone(), self.outbound());
         match &self.keyring {
             Some(keyring) => store.with_keyring(keyring.clone()),
             None => store,
         }
+    }
+
+    pub fn outbound(&self) -> OutboundOptions {
+        OutboundOptions { names: self.names.clone(), ..OutboundOptions::default() }
     }
 
     pub fn resource(&self) -> String {
@@ -210,6 +231,37 @@ async fn an_expired_token_is_refreshed_and_a_refused_refresh_asks_the_user() {
     assert_eq!(store.access_token(&resource, None).await.expect("no error"), None);
     assert_eq!(store.access_token(&resource, None).await.expect("no error"), None);
     assert_eq!(setup.authority.log().iter().filter(|line| *line == "refresh refused").count(), 1);
+}
+
+/// The document that named the token endpoint was as far away as the zone says, and a name leads somewhere else today.
+#[tokio::test]
+async fn a_refresh_goes_no_nearer_than_the_document_that_named_its_endpoint() {
+    use NetworkZone::{Private, Public, ThisMachine};
+    for (named_from, endpoint, expected) in [
+        (Public, "https://login.test:PORT/token", "127.0.0.1 is not an address"),
+        (Private, "https://login.test:PORT/token", "127.0.0.1 is not an address"),
+        (Public, "https://127.0.0.1:PORT/token", "is on this machine"),
+        (Public, "https://10.0.0.1/token", "is in a private network"),
+        (Public, "http://login.test:PORT/token", "does not use https:"),
+        (ThisMachine, "http://127.0.0.1:PORT/token", ""),
+    ] {
+        let mut setup = Setup::new().await;
+        setup.sign_in(None, &OAuthSettings::default()).await.expect("signed in");
+        setup.names = all_names_lead_to("127.0.0.1");
+        setup.authority.log();
+        let (store, resource) = (setup.store(), setup.resource());
+        let port = setup.authority.server().port().expect("a port").to_string();
+        let mut kept = store.load(&resource).expect("readable").expect("kept");
+        kept.named_from = named_from;
+        kept.token_endpoint = endpoint.replace("PORT", &port);
+        store.save(&kept).expect("saved");
+        setup.pass_time(4_000_000);
+        match store.access_token(&resource, None).await {
+            Ok(token) => assert!(expected.is_empty() && token.is_some(), "{endpoint}"),
+            Err(error) => assert!(!expected.is_empty() && error.to_string().contains(expected), "{error}"),
+        }
+        assert_eq!(setup.authority.log().is_empty(), !expected.is_empty(), "{endpoint}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use json::Json;
+use outbound::Reach;
+use servers::config::{ConfigScope, RegisteredServers, Registration, RegistrationRules};
 use servers::decisions::{DecisionFile, Permission};
 use servers::manager::state::Status;
 use servers::manager::{ConfigFollower, Manager, ManagerHost, ServerCallError, ServerChange, follow};
@@ -131,6 +133,37 @@ async fn a_file_that_is_being_edited_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_file_that_names_a_registered_server_takes_precedence_over_it() {
+    let mut setup = Setup::new();
+    let registered = Arc::new(RegisteredServers::default());
+    setup.follower = follower(&setup.user).with_registered(registered.clone());
+    let rules = RegistrationRules { allows_commands: true, reach: Reach::Public };
+    let entry = entries(&setup.user, &[("a", "registered.log")]);
+    let entry = Json::parse(&entry).expect("JSON").to_doc();
+    let entry = entry.root().get("mcpServers").and_then(|all| all.get("a")).expect("an entry");
+    registered.register("a", entry, rules).expect("it may be registered");
+    assert_eq!(names(&setup.apply()), "+a");
+    setup.connected("a").await;
+    let scope = |setup: &Setup| setup.manager.configured("a").expect("known").source.scope;
+    assert_eq!(scope(&setup), ConfigScope::Dynamic);
+    // The user's file gains the name, and loses it again.
+    setup.write(OWN, &[("a", "own.log")]);
+    assert_eq!(names(&setup.apply()), "~a");
+    setup.connected("a").await;
+    assert_eq!(scope(&setup), ConfigScope::User);
+    assert!(setup.user.path("own.log").exists());
+    let again = registered.register("a", entry, rules).expect("it may be registered");
+    assert_eq!(again, Registration::Replaced);
+    assert_eq!(names(&setup.apply()), "", "what is registered stays below");
+    setup.write(OWN, &[]);
+    assert_eq!(names(&setup.apply()), "~a");
+    assert_eq!(scope(&setup), ConfigScope::Dynamic);
+    registered.remove("a");
+    assert_eq!(names(&setup.apply()), "-a");
+    setup.manager.close().await;
+}
+
+#[tokio::test]
 async fn a_server_that_a_project_adds_waits_for_its_approval() {
     let mut setup = Setup::new();
     assert_eq!(names(&setup.apply()), "");
@@ -214,6 +247,7 @@ async fn a_subscription_that_ends_is_made_again_and_the_lists_are_read_again() {
                     status: 200,
                     headers: vec![("Content-Type", "text/event-stream".to_owned())],
                     body: format!("data: {granted}\n\n"),
+                    is_cut: false,
                 };
             }
             _ => return Response::status(404),

@@ -165,7 +165,7 @@ fn run_session(
     let result = runtime.block_on(async {
         let interrupt = Interrupt::listen();
         let terminal = Terminal::new(server.verbose, std::mem::take(&mut endpoint.answers));
-        let (label, timeout_ms) = (endpoint.label.clone(), endpoint.timeout_ms);
+        let (label, timeouts) = (endpoint.label.clone(), endpoint.timeouts);
         let server_name = endpoint.server_name.clone();
         let offered_tools = std::mem::take(&mut endpoint.offered_tools);
         let connection = tokio::select! {
@@ -181,7 +181,7 @@ fn run_session(
             label,
             server_name,
             offered_tools,
-            timeout_ms,
+            timeouts,
             terminal,
             display,
             validation,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use contract::diagnostic::{Diagnostic, render};
 use servers::config::{ConfiguredServer, ResolvedTransport, Root, ToolFilter};
+use servers::manager::{CallTimeouts, ManagerOptions};
 use servers::oauth::{CredentialStore, ServerSignIn};
 use servers::sampling::Sampler;
 use spile_core::ClientCapabilities;
@@ -71,9 +72,10 @@ pub struct ServerArgs {
     #[arg(long, value_name = "DIR", help_heading = SERVER)]
     root: Vec<PathBuf>,
 
-    /// How long to wait for each response
-    #[arg(long, value_name = "SECONDS", help_heading = SERVER, default_value = "120", value_parser = parse_seconds)]
-    timeout: Seconds,
+    /// How long to wait for each response, whatever progress the server reports; without it, 120 seconds without progress, or
+    /// what the entry of the configured server says
+    #[arg(long, value_name = "SECONDS", help_heading = SERVER, value_parser = parse_seconds)]
+    timeout: Option<Seconds>,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -136,7 +138,7 @@ pub(crate) fn parse_version(text: &str) -> Result<Version, String> {
 /// The server that the flags name, ready to be opened.
 pub(crate) struct Endpoint {
     pub(crate) label: ServerLabel,
-    pub(crate) timeout_ms: u64,
+    pub(crate) timeouts: CallTimeouts,
     pub(crate) answers: LocalAnswers,
     /// The name of a configured server.
     pub(crate) server_name: Option<String>,
@@ -218,7 +220,18 @@ impl ServerArgs {
             }
         };
         let offered_tools = server.entry.as_ref().map(|entry| entry.tools.clone()).unwrap_or_default();
-        Ok(Configured { address, transport, headers, sign_in, roots, offered_tools })
+        let timeouts = ManagerOptions::default().call_timeouts(server);
+        let start_timeout_ms = server.entry.as_ref().ok().and_then(|entry| entry.start_timeout_ms);
+        Ok(Configured {
+            address,
+            transport,
+            headers,
+            sign_in,
+            roots,
+            offered_tools,
+            timeouts,
+            start_timeout_ms,
+        })
     }
 
     pub(crate) fn endpoint(&self) -> Result<Endpoint, CommandError> {
@@ -227,6 +240,10 @@ impl ServerArgs {
         }
         let (mut configured_headers, mut sign_in, mut configured_roots) = (Vec::new(), None, None);
         let mut offered_tools = ToolFilter::default();
+        let limits = ManagerOptions::default();
+        let mut configured_timeouts =
+            CallTimeouts { idle_ms: limits.call_idle_timeout_ms, total_ms: limits.call_timeout_ms };
+        let mut start_timeout_ms = None;
         let (address, transport) = match (&self.url, &self.command, &self.server) {
             (Some(url), ..) => {
                 let target =
@@ -244,6 +261,8 @@ impl ServerArgs {
                 configured_headers = configured.headers;
                 sign_in = configured.sign_in;
                 configured_roots = configured.roots;
+                configured_timeouts = configured.timeouts;
+                start_timeout_ms = configured.start_timeout_ms;
                 offered_tools = configured.offered_tools;
                 (configured.address, configured.transport)
             }
@@ -292,13 +311,20 @@ impl ServerArgs {
         if sampling.is_some() {
             capabilities = capabilities.with(ClientCapabilities::SAMPLING);
         }
-        let timeout_ms = self.timeout.ms;
+        // What was typed wins over what is configured.
+        let typed_ms = self.timeout.map(|timeout| timeout.ms);
+        let timeouts = typed_ms.map_or(configured_timeouts, |ms| CallTimeouts { idle_ms: ms, total_ms: ms });
         let defaults = ClientOptions::default();
+        let handshake_timeout_ms = match (typed_ms, start_timeout_ms) {
+            (Some(typed_ms), _) => defaults.handshake_timeout_ms.min(typed_ms),
+            (None, Some(start_ms)) => start_ms,
+            (None, None) => defaults.handshake_timeout_ms,
+        };
         let client_options = ClientOptions {
             capabilities,
             version_policy: self.protocol.map_or(VersionPolicy::Any, VersionPolicy::Only),
-            handshake_timeout_ms: defaults.handshake_timeout_ms.min(timeout_ms),
-            probe_timeout_ms: defaults.probe_timeout_ms.min(timeout_ms),
+            handshake_timeout_ms,
+            probe_timeout_ms: defaults.probe_timeout_ms.min(handshake_timeout_ms),
             ..defaults
         };
         let outbound = outbound::OutboundOptions::default();
@@ -306,7 +332,7 @@ impl ServerArgs {
             client_options,
             outbound: outbound::OutboundOptions {
                 ca_file: self.cacert.clone(),
-                connect_timeout_ms: outbound.connect_timeout_ms.min(timeout_ms),
+                connect_timeout_ms: outbound.connect_timeout_ms.min(handshake_timeout_ms),
                 ..outbound
             },
             framing: match self.framing {
@@ -323,7 +349,7 @@ impl ServerArgs {
         };
         Ok(Endpoint {
             label,
-            timeout_ms,
+            timeouts,
             answers: LocalAnswers { roots: roots.unwrap_or_default(), sampling },
             server_name: self.server.clone(),
             offered_tools,
@@ -436,6 +462,8 @@ struct Configured {
     /// `None` if the entry says nothing about them.
     roots: Option<Vec<Root>>,
     offered_tools: ToolFilter,
+    timeouts: CallTimeouts,
+    start_timeout_ms: Option<u64>,
 }
 
 /// A configured server at an address, without an Authorization header of its own: tokens are kept for it.

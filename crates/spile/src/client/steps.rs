@@ -10,6 +10,7 @@ use contract::humanize::{join_truncated, pluralize};
 use contract::nearest;
 use json::{Json, Node};
 use servers::config::ToolFilter;
+use servers::manager::CallTimeouts;
 use tokio::sync::OnceCell;
 use upstream::Connection;
 use wire::ListKind;
@@ -237,7 +238,7 @@ pub(crate) struct ClientSession {
     pub(crate) server_name: Option<String>,
     /// Which of its tools its entry offers: the others are as if it had none of them.
     pub(crate) offered_tools: ToolFilter,
-    pub(crate) timeout_ms: u64,
+    pub(crate) timeouts: CallTimeouts,
     pub(crate) terminal: Arc<Terminal>,
     pub(crate) display: ResultDisplay,
     /// A trace shows how the server handles invalid requests, so nothing is checked before it is sent.
@@ -408,7 +409,7 @@ impl ClientSession {
     async fn list_resources(&self) -> CommandResult {
         let resources = self.list(ListKind::Resources).await?;
         // A server may have resources and not support templates.
-        let templates = match self.connection.list(ListKind::Templates, Some(self.timeout_ms)).await {
+        let templates = match self.connection.list(ListKind::Templates, Some(self.timeouts.idle_ms)).await {
             Ok(templates) => templates,
             Err(ClientError::Server(_)) => Vec::new(),
             Err(error) => return Err(self.command_error(error)),
@@ -512,8 +513,11 @@ impl ClientSession {
     }
 
     async fn ping(&self) -> CommandResult {
-        let round_trip =
-            self.connection.ping(Some(self.timeout_ms)).await.map_err(|error| self.command_error(error))?;
+        let round_trip = self
+            .connection
+            .ping(Some(self.timeouts.idle_ms))
+            .await
+            .map_err(|error| self.command_error(error))?;
         let ms = format!("{:.1}", round_trip.as_secs_f64() * 1000.0);
         let server = self.connection.server_info();
         let object = Json::object(|out| {
@@ -574,14 +578,21 @@ impl ClientSession {
         if !self.connection.has_capability(kind.result_key()) {
             return Ok(Vec::new());
         }
-        self.connection.list(kind, Some(self.timeout_ms)).await.map_err(|error| self.command_error(error))
+        self.connection
+            .list(kind, Some(self.timeouts.idle_ms))
+            .await
+            .map_err(|error| self.command_error(error))
     }
 
     async fn request(&self, method: Method, params: Json) -> Result<Json, CommandError> {
         let terminal = self.terminal.clone();
         let on_progress: upstream::ProgressCallback =
             Arc::new(move |progress| terminal.show_progress(&progress));
-        let call = ClientCall { timeout_ms: Some(self.timeout_ms), ..ClientCall::new(method, params) };
+        let call = ClientCall {
+            timeout_ms: Some(self.timeouts.idle_ms),
+            total_timeout_ms: Some(self.timeouts.total_ms),
+            ..ClientCall::new(method, params)
+        };
         let response = self.connection.call(call, Some(on_progress)).await;
         self.terminal.clear_progress();
         response.map_err(|error| self.command_error(error))

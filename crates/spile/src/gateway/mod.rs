@@ -36,7 +36,7 @@ use servers::decisions::Permission;
 use servers::manager::ServerStatus;
 use servers::manager::state::Status;
 use servers::names;
-use spile_core::{Catalog, Provider};
+use spile_core::{Catalog, INSTRUCTIONS_BYTES_MAX, Provider};
 use state::store::EncryptedStore;
 use tokio::sync::Notify;
 use transport::AccessTokens;
@@ -71,6 +71,9 @@ pub struct GatewayArgs {
     /// List the tools `search_tools` and `call_tool` instead of the servers' tools: for hundreds of tools
     #[arg(long)]
     tool_search: bool,
+    /// Cut the instructions of each server after so many bytes, where they stand beside those of others
+    #[arg(long, value_name = "BYTES", default_value_t = INSTRUCTIONS_BYTES_MAX)]
+    instruction_bytes: usize,
     /// Let operators with a token from this file answer approvals (/-/approvals) and register servers (/-/servers)
     #[arg(long, value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
@@ -348,6 +351,7 @@ fn upstream_views(gateway: &Gateway) -> Vec<UpstreamView> {
 fn gateway_options(args: &GatewayArgs, context: &ServerContext) -> GatewayOptions {
     let mut options =
         GatewayOptions { sampling: context.configuration.sampling.clone(), ..GatewayOptions::default() };
+    options.instructions_bytes_max = args.instruction_bytes;
     options.manager.registered_reach = args.register.rules().reach;
     if args.handshake_only {
         options.manager.connection.client_options.version_policy = VersionPolicy::HandshakeOnly;
@@ -429,13 +433,14 @@ fn join_servers(
     let mut providers: Vec<(String, Arc<dyn Provider>)> =
         vec![(tools::PROVIDER.to_owned(), own_tools.clone())];
     let mut hosted = BTreeMap::new();
+    let together: Arc<[Arc<Server>]> = servers.into();
     for server in servers {
         let name = server.name.clone();
         let rename = move |own: &[&str]| {
             let public = names::public_names(&name, own.iter().copied());
             own.iter().map(|own| public[own].clone()).collect()
         };
-        let provider = ServerProvider::new(server.clone(), Box::new(rename));
+        let provider = ServerProvider::new(server.clone(), together.clone(), Box::new(rename));
         tokio::spawn(provider.clone().follow());
         hosted.insert(server.name.clone(), provider.clone());
         providers.push((server.name.clone(), provider));

@@ -121,15 +121,16 @@ impl SignIns {
         let configured = self.manager.configured(name);
         let configured = configured.ok_or_else(|| anyhow::anyhow!("no server has this name"))?;
         let target = LoginTarget::of_server(&configured, self.home.as_deref())?;
-        let challenge = probe(&target.url).await?;
-        if target.sign_in().sign_in_as_machine(challenge.as_ref(), &self.store).await? {
+        let reach = self.manager.reach_of(&configured);
+        let store = self.store.within(reach);
+        let challenge = probe(&target.url, reach).await?;
+        if target.sign_in().sign_in_as_machine(challenge.as_ref(), &store).await? {
             self.finished(name).await;
             return Ok(None);
         }
         let secret = target.sign_in().client_secret()?;
         let login =
-            PendingLogin::start(&target.url, challenge.as_ref(), &target.settings, secret, &self.store)
-                .await?;
+            PendingLogin::start(&target.url, challenge.as_ref(), &target.settings, secret, &store).await?;
         let (pasted, mut lines) = mpsc::channel(4);
         let (sender, state) = watch::channel(SignInState::Waiting);
         let running =
@@ -139,7 +140,7 @@ impl SignIns {
         let (sign_ins, name, url) = (self.clone(), name.to_owned(), target.url.clone());
         // Ends by itself: a sign-in has a time limit.
         tokio::spawn(async move {
-            let finished = login.finish(&url, Some(&mut lines), &sign_ins.store).await;
+            let finished = login.finish(&url, Some(&mut lines), &store).await;
             let ended = match finished {
                 Ok(()) => {
                     sign_ins.finished(&name).await;

@@ -8,8 +8,9 @@ use host::{CallerIdentity, OfferedCatalog, Server};
 use json::Json;
 use servers::manager::state::Status;
 use spile_core::{
-    Call, CallContext, CallError, CallResult, Catalog, CatalogChange, ChangeListener, ContentBlock, ItemKind,
-    Outcome, Provider, ResourceContents, Run, Tool, ToolAnnotations, ToolError, ToolErrorCode, ToolResult,
+    Call, CallContext, CallError, CallResult, Catalog, CatalogChange, ChangeListener, ContentBlock,
+    Everything, ItemKind, Outcome, Provider, ResourceContents, RoleView, Run, Tool, ToolAnnotations,
+    ToolError, ToolErrorCode, ToolResult,
 };
 
 use super::decisions::GatewayTable;
@@ -241,6 +242,11 @@ impl Provider for GatewayTools {
                 Run::Now(Outcome::Failed(unknown))
             }
         }
+    }
+
+    /// What they find and call is the caller's.
+    fn role_view(&self, _role: &str) -> RoleView {
+        RoleView::Part(Arc::new(Everything))
     }
 
     fn set_change_listener(&self, listener: Arc<dyn ChangeListener>) {

@@ -20,6 +20,7 @@ use servers::manager::state::{RetryPolicy, Status};
 use servers::manager::{Manager, ManagerHost, ManagerOptions, ServerStatus};
 use servers::oauth::CredentialStore;
 use servers::registry::ServerLists;
+use spile_core::INSTRUCTIONS_BYTES_MAX;
 use tokio::sync::Notify;
 
 use super::context::ServerContext;
@@ -53,9 +54,6 @@ const UNREACHABLE: u8 = 3;
 
 /// A cached token costs about a tenth of a new one.
 const CACHED_SHARE: usize = 10;
-
-/// Model instructions longer than this cost every turn of a conversation.
-const INSTRUCTIONS_BYTES_MAX: usize = 2 << 10;
 
 /// This process: its environment, and the tokens of its user.
 pub(crate) struct ProcessHost {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use outbound::Reach;
 use servers::config::{ConfiguredServer, EntryTransport, OAuthSettings};
 use servers::oauth::{Challenge, CredentialStore, DeviceLogin, PendingLogin, ServerSignIn};
 use upstream::{Connection, ConnectionOptions, NoopClientHandler, OpenError, Target};
@@ -95,7 +96,7 @@ pub fn login(args: &LoginArgs) -> anyhow::Result<ExitCode> {
     crate::serve::start_client_logging(0);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let result = runtime.block_on(async {
-        let challenge = with_scopes(probe(&target.url).await?, args.oauth_scope.as_deref());
+        let challenge = with_scopes(probe(&target.url, Reach::Anywhere).await?, args.oauth_scope.as_deref());
         if target.sign_in().sign_in_as_machine(challenge.as_ref(), &store).await? {
             return Ok(());
         }
@@ -176,10 +177,11 @@ fn with_scopes(challenge: Option<Challenge>, more: Option<&str>) -> Option<Chall
 }
 
 /// Asks the server without a token: its answer says where to sign in.
-pub(crate) async fn probe(url: &Url) -> anyhow::Result<Option<Challenge>> {
+pub(crate) async fn probe(url: &Url, reach: Reach) -> anyhow::Result<Option<Challenge>> {
     let target = Target::Http(url.clone());
-    let opened =
-        Connection::open(&target, ConnectionOptions::default(), std::sync::Arc::new(NoopClientHandler));
+    let mut options = ConnectionOptions::default();
+    options.outbound.reach = reach;
+    let opened = Connection::open(&target, options, std::sync::Arc::new(NoopClientHandler));
     match opened.await {
         Ok(connection) => {
             connection.close().await;

@@ -300,6 +300,31 @@ fn the_page_shows_the_servers_behind_the_gateway() {
     assert!(people.is_some_and(|people| people["tools"].as_u64() > Some(1) && people["tokens"].as_u64() > Some(100)));
 }
 
+#[test]
+fn the_page_shows_definitions_that_wait_and_recent_calls() {
+    let project = project_with(&json!({}), &json!({}));
+    project.write("notes/notes.csv", b"id,text\n1,one\n");
+    let notes = spile_serve(&project.folder.join("notes").display().to_string());
+    let audit = json!({"path": project.folder.join("audit.jsonl")});
+    let settings = json!({"mcpServers": {"notes": notes}, "audit": audit});
+    project.write("servers.json", settings.to_string().as_bytes());
+    let gateway = start(&project, &[]);
+    let page = || gateway.request("GET", "/", "Accept: text/html\r\n", "").1;
+    let before = page();
+    assert!(before.contains("No calls yet.") && !before.contains("for approval"), "{before}");
+    let found = call(&gateway, "/mcp", "mcp__notes__get_notes", &json!({"id": 1}), &json!({}));
+    assert_eq!(found["result"]["structuredContent"]["text"], "one", "{found}");
+    wait_until("the call is shown", || page().contains("mcp__notes__get_notes"));
+    assert!(!page().contains("No calls yet."));
+    // The server says something else about its tools than when it was first connected to.
+    project.write("notes/notes.csv", b"id,text,author\n1,one,ada\n");
+    wait_until("the changed definitions are shown", || {
+        page().contains("Review with: spile mcp approve notes --definitions")
+    });
+    let shown = page();
+    assert!(shown.contains("definitions wait for approval: "), "{shown}");
+}
+
 /// Stops blocking the runtime that the authorization server runs on.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("no panic")

@@ -384,6 +384,27 @@ fn all_servers_are_connected_at_once() {
 }
 
 #[test]
+fn instructions_that_clients_cut_are_reported() {
+    let servers = r#"{"mcpServers": {
+        "short": {"command": "SPILE", "args": ["serve", "."]},
+        "long": {"command": "SPILE", "args": ["serve", "long"]}
+    }}"#;
+    let manifest = format!(
+        "[server]\nname = \"long\"\ninstructions = \"{}\"\n[sources.a]\npath = \"a.csv\"\n[collections.a]\nsource = \"a\"\n",
+        "x".repeat(2049)
+    );
+    let user = User::new(&[
+        ("home/.config/spile/servers.json", servers),
+        ("long/a.csv", "id,text\n1,one\n"),
+        ("long/spile.toml", &manifest),
+    ]);
+    let output = user.run(&["mcp", "list", "--connect"]);
+    assert_eq!(output.code, Some(0), "{output}");
+    let warning = "warning: the instructions of `long` have 2049 bytes; clients truncate them at 2048";
+    assert!(output.stderr.contains(warning) && !output.stderr.contains("of `short`"), "{output}");
+}
+
+#[test]
 fn signing_in_is_for_addresses() {
     let user = User::new(&[(
         "home/.config/spile/servers.json",

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{HttpServer, TestProject};
+use crate::harness::{HttpServer, TestProject, examples};
 
 const VERSIONS: [&str; 5] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
@@ -18,7 +18,18 @@ fn serve(project: &TestProject) -> HttpServer {
     ]))
 }
 
-fn request(server: &HttpServer, caller: &str, version: &str, method: &str, mut params: Value) -> String {
+fn request(server: &HttpServer, caller: &str, version: &str, method: &str, params: Value) -> String {
+    request_at(server, "/mcp", caller, version, method, params)
+}
+
+fn request_at(
+    server: &HttpServer,
+    path: &str,
+    caller: &str,
+    version: &str,
+    method: &str,
+    mut params: Value,
+) -> String {
     let mut headers =
         format!("Authorization: Bearer example-token-of-{caller}\r\nMCP-Protocol-Version: {version}\r\n");
     if version == "2026-07-28" {
@@ -33,12 +44,71 @@ fn request(server: &HttpServer, caller: &str, version: &str, method: &str, mut p
         }
     }
     let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    server.post("/mcp", &headers, &body).1
+    server.post(path, &headers, &body).1
 }
 
 fn call(server: &HttpServer, caller: &str, tool: &str, arguments: Value) -> String {
     let params = json!({ "name": tool, "arguments": arguments });
     request(server, caller, "2025-06-18", "tools/call", params)
+}
+
+/// A folder with roles and one without, at the common endpoint of a gateway.
+#[test]
+fn a_gateway_offers_each_caller_what_their_role_has() {
+    let project = TestProject::example("tenants");
+    project.write("servers.json", b"{\"mcpServers\": {}}");
+    let customers = examples().join("customers").display().to_string();
+    let gateway = HttpServer::start(&mut project.spile(&[
+        "gateway",
+        ".",
+        &customers,
+        "--config",
+        "servers.json",
+        "--bind",
+        "127.0.0.1:0",
+        "--token-file",
+        "tokens.json",
+    ]));
+    let tools = |path: &str, caller: &str, version: &str| -> Vec<Value> {
+        let text = request_at(&gateway, path, caller, version, "tools/list", json!({}));
+        let list: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("JSON: {text}"));
+        list["result"]["tools"].as_array().unwrap_or_else(|| panic!("a list: {text}")).clone()
+    };
+    let mut counts = Vec::new();
+    for caller in ["ann", "gus", "zoe"] {
+        for version in ["2025-06-18", "2026-07-28"] {
+            let own = tools("/mcp/tenants", caller, version);
+            let all = tools("/mcp", caller, version);
+            let joined: Vec<Value> = all
+                .iter()
+                .filter_map(|tool| {
+                    let name = tool["name"].as_str()?.strip_prefix("mcp__tenants__")?;
+                    let mut tool = tool.clone();
+                    tool["name"] = name.into();
+                    Some(tool)
+                })
+                .collect();
+            // With the schemas and descriptions of the role.
+            assert_eq!(joined, own, "{caller}");
+            assert!(
+                all.iter()
+                    .any(|tool| tool["name"].as_str().is_some_and(|name| name.contains("lookup_customer")))
+            );
+            counts.push(own.len());
+        }
+        for (path, prefix) in [("/mcp/tenants", ""), ("/mcp", "mcp__tenants__")] {
+            let call = |tool: &str, arguments: Value| {
+                let params = json!({"name": format!("{prefix}{tool}"), "arguments": arguments});
+                request_at(&gateway, path, caller, "2025-06-18", "tools/call", params)
+            };
+            let listed = call("list_customers", json!({}));
+            for (name, of) in [("Dana", "ann"), ("Fay", "gus")] {
+                assert_eq!(listed.contains(name), caller == of, "{path} {caller}: {listed}");
+            }
+        }
+    }
+    assert!(counts[..4].iter().all(|count| *count > 0), "{counts:?}");
+    assert_eq!(counts[4..], [0, 0], "zoe has no role");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `spile skills` and `spile skill`, with a server of a folder.
 
 use insta::assert_snapshot;
+use serde_json::json;
 
+use crate::gateway::{project_with, request, spile_serve, start};
 use crate::harness::TestProject;
 
 fn project() -> TestProject {
@@ -27,6 +29,34 @@ fn skills_are_listed_and_read() {
     );
     let saved = std::fs::read(project.folder.join("x.png")).expect("written");
     assert_eq!(saved, b"\x89PNG\r\n\x1a\n\x00\x00");
+}
+
+#[test]
+fn skills_pass_the_gateway() {
+    let project = project();
+    let gateway =
+        project_with(&json!({"office": spile_serve(&project.folder.display().to_string())}), &json!({}));
+    let served = start(&gateway, &[]);
+    for path in ["/mcp", "/mcp/office"] {
+        let url = format!("http://{}{path}", served.address);
+        let run = |args: &[&str]| project.run(&[args, &["--url", &url]].concat());
+        let listed = run(&["skills"]);
+        assert!(listed.stdout.contains("invoices") && listed.code == Some(0), "{listed}");
+        let read = run(&["skill", "invoices"]);
+        assert!(read.stdout.contains("Start with `references/tax.md`."), "{read}");
+        let file = run(&["skill", "invoices", "references/tax.md"]);
+        assert!(file.stdout.contains("19 % unless"), "{file}");
+        assert_ne!(run(&["skill", "other"]).code, Some(0));
+        let list = |uri: &str| {
+            request(&served, path, "resources/directory/read", uri, json!({"uri": uri})).to_string()
+        };
+        let root = list("skill://invoices");
+        for expected in ["\"SKILL.md\"", "\"logo.png\"", "\"references\"", "inode/directory"] {
+            assert!(root.contains(expected), "{expected}: {root}");
+        }
+        assert!(list("skill://invoices/references").contains("tax.md"));
+        assert!(list("skill://none").contains("error"));
+    }
 }
 
 #[test]

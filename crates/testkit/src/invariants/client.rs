@@ -113,6 +113,7 @@ impl ClientSimulation {
                 let call = ClientCall {
                     wants_progress: input.one_in(2),
                     timeout_ms,
+                    total_timeout_ms: input.choose(&[None, Some(0), Some(7000)]),
                     ..ClientCall::new(method, params)
                 };
                 self.tickets.push(self.client.call(call, self.now_ms));

@@ -10,7 +10,7 @@ use outbound::{Client, ConnectFailure, Method, Request, Response, error_chain};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use url::Url;
-use wire::client::{Action, ClientError, ExchangeEnd, HttpExchange, ProtocolViolation};
+use wire::client::{Action, ClientError, CloseReason, ExchangeEnd, HttpExchange, ProtocolViolation};
 
 use super::CloseFuture;
 use super::retry_after::retry_after_ms;
@@ -194,12 +194,18 @@ impl HttpTransport {
             Err(error) => {
                 let address = redact::address(self.url.as_str()).into_owned();
                 let cause = root_cause(&error);
-                let reason = ClientError::ConnectionClosed(format!("cannot reach {address}: {cause}").into());
+                let reason = format!("cannot reach {address}: {cause}");
+                let reason = match error.is_connect() {
+                    true => CloseReason::NotSent(reason),
+                    false => reason.into(),
+                };
                 if error.is_connect() {
                     let failure = ConnectFailure::classify(&error);
                     self.shared.set_connect_error(ConnectError { address, reason: cause, failure });
                 }
-                self.shared.with_client(|client, _| client.exchange_failed(exchange, reason));
+                self.shared.with_client(|client, _| {
+                    client.exchange_failed(exchange, ClientError::ConnectionClosed(reason))
+                });
                 None
             }
         }

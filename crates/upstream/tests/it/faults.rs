@@ -75,6 +75,7 @@ fn client_error(error: &ClientError) -> String {
         ClientError::HttpStatus { status, .. } => format!("status {status}"),
         ClientError::ProtocolViolation(_) => "protocol violation".to_owned(),
         ClientError::ConnectionClosed(CloseReason::AlreadyClosed) => "closed before".to_owned(),
+        ClientError::ConnectionClosed(CloseReason::NotSent(_)) => "not sent".to_owned(),
         ClientError::ConnectionClosed(_) => "closed".to_owned(),
         ClientError::UnsupportedVersion(_) => "unsupported version".to_owned(),
         ClientError::Server(error) => format!("server error {}", error.code),

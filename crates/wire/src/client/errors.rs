@@ -124,6 +124,8 @@ pub enum VersionMismatch {
 pub enum CloseReason {
     /// The call was made after the connection closed.
     AlreadyClosed,
+    /// The server could not be reached, so it has no part of the call. The driver says why.
+    NotSent(String),
     /// The server sends requests but does not read the responses.
     ServerNotReading,
     /// The event stream ended before the response.
@@ -288,6 +290,7 @@ impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AlreadyClosed => f.write_str("the connection is closed"),
+            Self::NotSent(message) => f.write_str(message),
             Self::ServerNotReading => f.write_str("the server does not read its messages"),
             Self::StreamEnded => f.write_str("the stream ended before the response"),
             Self::Transport { message, last_error: None } => f.write_str(message),

@@ -27,6 +27,7 @@ impl Client {
                     pending.progress = Some(progress);
                     let (total, message) = (number("total"), text("message"));
                     self.events.push_back(ClientEvent::Progress { call_id: call, progress, total, message });
+                    self.renew_deadline(call);
                 }
             }
             "notifications/message" => {

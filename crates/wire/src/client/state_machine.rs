@@ -83,6 +83,8 @@ pub(super) struct PendingCall {
     /// The id of its current request; `None` while it waits for the server to be ready, or for input.
     pub(super) message_id: Option<u64>,
     deadline_ms: Option<u64>,
+    /// The end of `total_timeout_ms`.
+    ends_at_ms: Option<u64>,
     pub(super) session_epoch: u32,
     pub(super) rounds: u32,
     pub(super) resume_attempts: u32,
@@ -210,12 +212,15 @@ impl Client {
             | CallPurpose::Unsubscribe { .. }
             | CallPurpose::SetLevel => Some(self.options.handshake_timeout_ms),
         };
-        let deadline = timeout_ms.map(|ms| self.now_ms.saturating_add(ms));
+        let after = |ms: u64| self.now_ms.saturating_add(ms);
+        let ends_at_ms = call.total_timeout_ms.map(after);
+        let deadline = timeout_ms.map(after).into_iter().chain(ends_at_ms).min();
         let pending = PendingCall {
             call: ClientCall { timeout_ms, ..call },
             purpose,
             message_id: None,
             deadline_ms: deadline,
+            ends_at_ms,
             session_epoch: self.session_epoch,
             rounds: 0,
             resume_attempts: 0,
@@ -537,7 +542,17 @@ impl Client {
                 self.stream_ended(exchange, None, None);
             }
             _ => match self.calls_by_message_id.remove(&exchange) {
-                Some(call_id) => self.fail_call(call_id, error),
+                Some(call_id) => {
+                    // The server has the rounds before this one.
+                    let is_later_round = self.pending_calls.get(&call_id).is_some_and(|call| call.rounds > 0);
+                    let error = match error {
+                        ClientError::ConnectionClosed(CloseReason::NotSent(message)) if is_later_round => {
+                            ClientError::ConnectionClosed(message.into())
+                        }
+                        error => error,
+                    };
+                    self.fail_call(call_id, error);
+                }
                 None if self.stream_exchange == Some(exchange) => self.stream_exchange = None,
                 None => {
                     self.warn(WarningKind::Rejected, &format!("the server rejected a notification: {error}"))
@@ -671,30 +686,33 @@ impl Client {
             if self.has_open_input_request(call_id)
                 && let Some(pending) = self.pending_calls.get_mut(&call_id)
             {
-                pending.deadline_ms = pending.call.timeout_ms.map(|ms| now.saturating_add(ms));
+                let more_ms = pending.call.timeout_ms.or(pending.call.total_timeout_ms).unwrap_or(0);
+                pending.ends_at_ms = pending.ends_at_ms.map(|end| end.saturating_add(more_ms));
+                pending.deadline_ms = Some(now.saturating_add(more_ms));
                 self.deadlines.remove(&(deadline, call_id));
                 self.deadlines.extend(pending.deadline_ms.map(|deadline| (deadline, call_id)));
                 continue;
             }
-            let requested = self.pending_calls.get(&call_id).and_then(|pending| pending.call.timeout_ms);
+            let pending = self.pending_calls.get(&call_id);
+            let requested = pending.and_then(|pending| match pending.ends_at_ms {
+                Some(end) if end <= now => pending.call.total_timeout_ms,
+                Some(_) | None => pending.call.timeout_ms,
+            });
             let after_ms = requested.unwrap_or(self.options.handshake_timeout_ms);
             let unreadable = self.unreadable_since(call_id);
             self.abandon(call_id, ClientError::Timeout { after_ms, unreadable }, "the request timed out");
         }
     }
 
-    /// Remembers an unreadable message: it may have been the response to a pending call.
-    pub(super) fn record_unreadable(&mut self, excerpt: &str) {
-        if self.transport == TransportKind::Pipe {
-            self.last_unreadable = Some((self.next_message_id, excerpt.to_owned()));
+    /// Progress is a sign of life, where the call has a limit for the whole of it.
+    pub(super) fn renew_deadline(&mut self, call_id: CallId) {
+        let Some(pending) = self.pending_calls.get_mut(&call_id) else { return };
+        let (Some(timeout_ms), Some(end)) = (pending.call.timeout_ms, pending.ends_at_ms) else { return };
+        let renewed = self.now_ms.saturating_add(timeout_ms).min(end);
+        if let Some(before) = pending.deadline_ms.replace(renewed) {
+            self.deadlines.remove(&(before, call_id));
         }
-    }
-
-    /// The last unreadable message since a call was sent.
-    fn unreadable_since(&self, call_id: CallId) -> Option<String> {
-        let sent = self.pending_calls.get(&call_id)?.message_id?;
-        let (next_id, excerpt) = self.last_unreadable.as_ref()?;
-        (sent < *next_id).then(|| excerpt.clone())
+        self.deadlines.insert((renewed, call_id));
     }
 
     /// Whether an input request is open that the call may wait for. A request from the server does not name its call.

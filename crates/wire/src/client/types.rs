@@ -75,13 +75,15 @@ pub struct ClientCall {
     pub params: Json,
     pub wants_progress: bool,
     pub timeout_ms: Option<u64>,
+    /// With this, progress starts `timeout_ms` anew, and the call ends after this time, whatever progress it makes.
+    pub total_timeout_ms: Option<u64>,
     /// For a call that another client makes through this one.
     pub relay: Option<Box<Relay>>,
 }
 
 impl ClientCall {
     pub fn new(method: Method, params: Json) -> Self {
-        Self { method, params, wants_progress: false, timeout_ms: None, relay: None }
+        Self { method, params, wants_progress: false, timeout_ms: None, total_timeout_ms: None, relay: None }
     }
 }
 

@@ -3,6 +3,26 @@
 //! Without this, the request would wait for its timeout. Looks only at the members before the first and after the last
 //! object or array of the message, where clients and servers write the id.
 
+use super::CallId;
+use super::state_machine::Client;
+use super::types::TransportKind;
+
+impl Client {
+    /// Remembers an unreadable message: it may have been the response to a pending call.
+    pub(super) fn record_unreadable(&mut self, excerpt: &str) {
+        if self.transport == TransportKind::Pipe {
+            self.last_unreadable = Some((self.next_message_id, excerpt.to_owned()));
+        }
+    }
+
+    /// The last unreadable message since a call was sent.
+    pub(super) fn unreadable_since(&self, call_id: CallId) -> Option<String> {
+        let sent = self.pending_calls.get(&call_id)?.message_id?;
+        let (next_id, excerpt) = self.last_unreadable.as_ref()?;
+        (sent < *next_id).then(|| excerpt.clone())
+    }
+}
+
 /// The id is searched among this many bytes at the start and at the end.
 const SEARCHED_BYTES_MAX: usize = 160;
 

@@ -7,6 +7,7 @@ mod errors;
 mod order;
 mod over_http;
 mod regressions;
+mod timeouts;
 
 use json::Json;
 use spile_core::{ClientCapabilities, LogLevel};
@@ -69,12 +70,13 @@ impl ClientHarness {
         let now = self.now;
         let object = |text: &str| Json::parse(if text.is_empty() { "{}" } else { text }).expect("JSON");
         match verb {
-            "call" | "call_with_progress" => {
+            "call" | "call_with_progress" | "call_for_100_s" => {
                 let (method, params) = rest.split_once(' ').unwrap_or((rest, "{}"));
                 let method = Method::TABLE.iter().find(|(_, name, _)| *name == method).expect("a method").0;
                 let call = ClientCall {
-                    wants_progress: verb == "call_with_progress",
+                    wants_progress: verb != "call",
                     timeout_ms: Some(60_000),
+                    total_timeout_ms: (verb == "call_for_100_s").then_some(100_000),
                     ..ClientCall::new(method, object(params))
                 };
                 self.calls.push(self.client.call(call, now));
