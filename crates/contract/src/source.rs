@@ -214,6 +214,7 @@ impl LayoutNote {
             | LayoutNoteKind::DoubtfulDates
             | LayoutNoteKind::AssumedNull => true,
             LayoutNoteKind::LeftOut
+            | LayoutNoteKind::SecondTable
             | LayoutNoteKind::Doubt
             | LayoutNoteKind::DoubtfulValues
             | LayoutNoteKind::DoubtfulHeader
@@ -232,6 +233,8 @@ impl LayoutNote {
 pub enum LayoutNoteKind {
     /// The rows are not read.
     LeftOut,
+    /// The rows are not read, because they are another table. `setting` reads that one instead; `footer_rows = 0` reads all rows.
+    SecondTable,
     /// The rows are read, and perhaps should not be.
     Doubt,
     /// The same, where no setting leaves them out: `setting` is advice.
