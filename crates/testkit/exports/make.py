@@ -1714,6 +1714,15 @@ case(
     ),
 )
 
+case(
+    "gap_then_codes.csv",
+    lines("id,name,room", "1,Ada,101", "2,Bo,102", "3,Cem,103", "", "x1,Jones,B12", "30,Dora,230", "31,Eli,231", end="\n"),
+    table(
+        "id:text name:text room:text",
+        [["1", "Ada", "101"], ["2", "Bo", "102"], ["3", "Cem", "103"], ["x1", "Jones", "B12"], ["30", "Dora", "230"], ["31", "Eli", "231"]],
+    ),
+)
+
 
 def gap_then_word(book):
     sheet = book.add_worksheet("Bestellungen")

@@ -103,8 +103,9 @@ impl NamesBelow<'_> {
         if !names.cells.iter().all(|cell| cell.is_year() || is_label(&cell.text)) {
             return false;
         }
+        // `B12` is rather a value.
         let has_digits = || names.cells.iter().any(|cell| cell.text.contains(|c: char| c.is_ascii_digit()));
-        self.names_all_typed() || self.has_other_rows() || has_title && !has_digits()
+        self.has_other_rows() || (self.names_all_typed() || has_title) && !has_digits()
     }
 
     fn is_in_header(&self, cell: &SketchedCell) -> bool {
