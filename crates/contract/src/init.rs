@@ -288,6 +288,9 @@ fn render_note(out: &mut String, note: &LayoutNote) {
     } else {
         *out += &format!("# The table {}. To change that:\n", comment_text(&note.message));
         *out += &format!("#{}\n", comment_text(&note.setting));
+        if note.kind == LayoutNoteKind::SecondTable {
+            *out += "# To read all rows as one table:\n#footer_rows = 0\n";
+        }
     }
 }
 

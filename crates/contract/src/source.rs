@@ -156,8 +156,7 @@ pub struct TableFacts {
     pub key_is_declared: bool,
     pub row_count: Option<u64>,
     pub write_support: WriteSupport,
-    /// Writing operations that can never succeed although the table can be written, each with the reason: a clause for
-    /// the owner of the data.
+    /// Writing operations that never succeed although the table can be written, and why: a clause for the data's owner.
     pub refused_operations: Vec<(Operation, String)>,
     pub search: SearchFacts,
     /// The row that probably names the columns, if the header row looks like a title.
@@ -199,8 +198,7 @@ pub struct LayoutNote {
     pub kind: LayoutNoteKind,
     /// A clause after the table's name: ``has a title above the table (row 1: `Report`), which is left out``.
     pub message: String,
-    /// The setting of the collection, or of a field, that says otherwise or that decides: `footer_rows = 0`. Empty if there is
-    /// none.
+    /// The setting of the collection or of a field that says otherwise or decides: `footer_rows = 0`. May be empty.
     pub setting: String,
 }
 
@@ -229,6 +227,7 @@ impl LayoutNote {
             | LayoutNoteKind::DoubtfulDates
             | LayoutNoteKind::AssumedNull => true,
             LayoutNoteKind::LeftOut
+            | LayoutNoteKind::SecondTable
             | LayoutNoteKind::Doubt
             | LayoutNoteKind::DoubtfulValues
             | LayoutNoteKind::DoubtfulHeader
@@ -247,6 +246,8 @@ impl LayoutNote {
 pub enum LayoutNoteKind {
     /// The rows are not read.
     LeftOut,
+    /// The rows are not read, because they are another table. `setting` reads that one instead; `footer_rows = 0` reads all rows.
+    SecondTable,
     /// The rows are read, and perhaps should not be.
     Doubt,
     /// The same, where no setting leaves them out: `setting` is advice.
@@ -622,8 +623,7 @@ pub trait Reader: Send + Sync {
         None
     }
 
-    /// Why a row may have a key under which it is not found, as a sentence: for example that values of the key are
-    /// outdated.
+    /// Why a row may have a key under which it is not found, as a sentence: such as that values of the key are outdated.
     fn key_notice(&self) -> Option<Arc<str>> {
         None
     }

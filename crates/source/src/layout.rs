@@ -5,6 +5,8 @@
 //! reads it after all. Where the evidence is not clear, the row is read, and a note says what is doubtful.
 
 mod column_sums;
+mod groups;
+mod second_table;
 mod sections;
 mod totals;
 
@@ -13,6 +15,9 @@ use contract::manifest::{DeclaredLayout, is_stop_text};
 use contract::source::{LayoutNote, LayoutNoteKind};
 
 use column_sums::readings;
+use groups::GroupRow;
+pub(crate) use groups::has_name_below;
+use second_table::find_second_table;
 use sections::find_sections;
 use totals::{find_inner_totals, find_last_row_sum, find_statistics, find_totals};
 pub(crate) use totals::{is_total_label, is_total_word};
@@ -57,6 +62,8 @@ pub(crate) struct LeftOutRows {
     /// Positions, ascending.
     pub(crate) rows: Vec<usize>,
     pub(crate) notes: Vec<LayoutNote>,
+    /// Where a second table begins: no row behind it belongs to this one.
+    pub(crate) second_table: Option<usize>,
     /// Why a write would make the file wrong.
     pub(crate) read_only_reason: Option<String>,
 }
@@ -167,10 +174,12 @@ pub(crate) fn find_header(
         None => {
             let found = find_header_after_titles(rows, first, unit);
             match found.at.checked_sub(1).filter(|above| *above >= first && declared.header_rows.is_none()) {
-                Some(above) if has_groups_above(rows, above, &is_merged) => match above == first {
-                    true => HeaderLayout::at(first),
-                    false => with_rows_above(rows, first, above, unit, HeaderLayout::at(first)),
-                },
+                Some(above) if GroupRow::of(rows, above).is_some_and(|row| row.is_clear(&is_merged)) => {
+                    match above == first {
+                        true => HeaderLayout::at(first),
+                        false => with_rows_above(rows, first, above, unit, HeaderLayout::at(first)),
+                    }
+                }
                 Some(_) | None => found,
             }
         }
@@ -197,6 +206,7 @@ pub(crate) fn find_header(
     let is_declared = declared.header_row.is_some() || declared.header_rows.is_some();
     if layout.count == 1 && !is_declared {
         layout.doubt_names(rows, unit);
+        layout.doubt_groups(rows, unit);
     }
     Some(layout)
 }
@@ -253,23 +263,6 @@ fn looks_like_data(rows: &[SketchedRow], at: usize) -> bool {
     !is_plausible
 }
 
-/// Whether a row has names in merged cells, each above several names of the next row. A single merged cell is a title.
-fn has_groups_above(rows: &[SketchedRow], at: usize, is_merged: &impl Fn(u32, usize) -> bool) -> bool {
-    let (upper, lower) = (&rows[at], &rows[at + 1]);
-    let is_group = |cell: &SketchedCell| {
-        let next = cell.column + 1;
-        is_merged(upper.number, cell.column)
-            && lower.get(cell.column).is_some()
-            && lower.get(next).is_some()
-            && upper.get(next).is_none()
-    };
-    let is_name = |cell: &SketchedCell| is_group(cell) || lower.get(cell.column).is_some();
-    upper.number + 1 == lower.number
-        && upper.cells.len() > 1
-        && upper.cells.iter().any(is_group)
-        && upper.cells.iter().all(is_name)
-}
-
 /// Whether the row below two rows of names has texts in just those columns that have no name: pandas writes the names of
 /// its index there.
 fn has_index_names(rows: &[SketchedRow], at: usize) -> bool {
@@ -305,9 +298,11 @@ fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> H
         rows[at].has_names_only()
             || rows[at].has_blank_corner(rows.get(at + 1))
             || has_dates_for_names(rows, at)
+            || has_mostly_names(rows, at)
     };
     let is_header = |at: &usize| is_wide(&rows[*at]) && has_names(*at) && !rows[*at].is_label_and_value();
     let Some(at) = (first..rows.len()).find(is_header) else { return as_before };
+    let at = find_complete_names(rows, at).unwrap_or(at);
     let found = &rows[at];
     let above = &rows[first..at];
     let is_title = |row: &SketchedRow| row.cells.len() == 1 || row.is_label_and_value();
@@ -325,9 +320,42 @@ fn find_header_after_titles(rows: &[SketchedRow], first: usize, unit: &str) -> H
     let is_clear =
         found.follows_gap || has_other_width || has_contrast(rows, at) || (above.len() >= 2 && are_titles);
     if !is_clear || !may_be_titles {
-        return HeaderLayout { likely_row: Some(found.number), ..as_before };
+        // An address is a value.
+        let is_likely = !found.cells.iter().any(|cell| cell.text.contains("://"));
+        return HeaderLayout { likely_row: is_likely.then_some(found.number), ..as_before };
     }
     with_rows_above(rows, first, at, unit, as_before)
+}
+
+/// A row of names in all columns, below rows of texts that are notes: the row at `at` looks like names, but lacks some.
+fn find_complete_names(rows: &[SketchedRow], at: usize) -> Option<usize> {
+    let is_text = |row: &SketchedRow| row.cells.iter().all(|cell| cell.class == TextClass::Other);
+    let texts = rows[at..].iter().take_while(|row| is_text(row)).count();
+    // The row directly below may have the second part of the names.
+    (at + 2..at + texts).find(|found| {
+        let (names, below) = (&rows[*found], &rows[found + 1..rows.len().min(found + 1 + CONTRAST_ROWS_MAX)]);
+        let notes = &rows[at..*found];
+        let is_named = |cell: &SketchedCell| names.get(cell.column).is_some();
+        let is_value = |cell: &SketchedCell| {
+            below.iter().filter_map(|row| row.get(cell.column)).any(|other| other.text == cell.text)
+        };
+        let typed = names.cells.iter().filter(|cell| is_typed(below, cell.column)).count();
+        notes.iter().all(|row| row.cells.len() < names.cells.len() && row.cells.iter().all(is_named))
+            && typed >= 2
+            && below.iter().flat_map(|row| &row.cells).all(is_named)
+            && !names.cells.iter().any(is_value)
+            && count_header_rows(rows, at, |_, _| false) == 1
+    })
+}
+
+/// Whether a row has names, and a few numbers that belong to something beside the table.
+fn has_mostly_names(rows: &[SketchedRow], at: usize) -> bool {
+    const TYPED_COLUMNS_MIN: usize = 3;
+    let below = &rows[at + 1..rows.len().min(at + 1 + CONTRAST_ROWS_MAX)];
+    let names =
+        || rows[at].cells.iter().filter(|cell| cell.class == TextClass::Other && is_label(&cell.text));
+    names().count() * 5 >= rows[at].cells.len() * 4
+        && names().filter(|cell| is_typed(below, cell.column)).count() >= TYPED_COLUMNS_MIN
 }
 
 /// Whether a row has a text first, and then dates that differ, above numbers: a table with a column for each day.
@@ -527,6 +555,10 @@ fn push_name(name: &mut String, cell: Option<&SketchedCell>) {
 /// The rows below the header, as far as they are needed.
 pub(crate) trait DataRows {
     fn len(&self) -> usize;
+    /// About how many rows there are besides, if these are the start and the end of a large file.
+    fn unseen_len(&self) -> usize {
+        0
+    }
     /// The row, or the line on which it starts. May take as long as reading everything before it.
     fn number(&self, at: usize) -> u32;
     /// Whether a blank row comes before it.
@@ -597,38 +629,6 @@ fn declared_end(rows: &impl DataRows, declared: &DeclaredLayout) -> usize {
     end.saturating_sub(declared.footer_rows.unwrap_or(0) as usize)
 }
 
-/// Where a second table begins, after a blank row: perhaps a title, then names above columns that hold numbers so far.
-fn find_second_table(rows: &impl DataRows, header: &[String], unit: &str, found: &mut LeftOutRows) -> usize {
-    let len = rows.len();
-    if len > GAPS_ROWS_MAX {
-        return len;
-    }
-    let head: Vec<SketchedRow> = (0..len.min(CONTRAST_ROWS_MAX)).map(|at| rows.row(at)).collect();
-    for at in 2..len {
-        if !rows.follows_gap(at) {
-            continue;
-        }
-        let row = rows.row(at);
-        let is_title = row.cells.len() == 1 && header.len() > 1;
-        let names_at = if is_title { at + 1 } else { at };
-        if names_at + 1 >= len {
-            continue;
-        }
-        let names = rows.row(names_at);
-        let head = &head[..head.len().min(at)];
-        let contradicts = |cell: &SketchedCell| cell.class == TextClass::Other && is_typed(head, cell.column);
-        if names.cells.len() >= 2 && names.has_names_only() && names.cells.iter().any(contradicts) {
-            found.notes.push(LayoutNote {
-                kind: LayoutNoteKind::LeftOut,
-                message: format!("has a second table from {unit} {}, which is left out", row.number),
-                setting: format!("header_row = {}", names.number),
-            });
-            return at;
-        }
-    }
-    len
-}
-
 /// A first column with few values, each of which may count for the rows below it: a report that names each group once.
 fn find_gaps(rows: &impl DataRows, end: usize, header: &[String], unit: &str) -> Option<LayoutNote> {
     const ROWS_MAX: usize = 500;
@@ -693,14 +693,20 @@ fn find_footer(rows: &impl DataRows, end: usize, width: usize, unit: &str, found
     let mut is_clear = false;
     for at in (end.saturating_sub(FOOTER_ROWS_MAX)..end).rev() {
         let row = rows.row(at);
-        let [only] = &row.cells[..] else { break };
-        if only.class != TextClass::Other || at == 0 {
+        let [only, others @ ..] = &row.cells[..] else { break };
+        if row.cells.iter().any(|cell| cell.class != TextClass::Other) || at == 0 {
+            break;
+        }
+        // In two columns, it may as well be a row with a missing value.
+        let head = &head[..head.len().min(at)];
+        let contradicts = width > 2 && row.cells.iter().any(|cell| is_typed(head, cell.column));
+        // Several texts may be a row, unless they are where it would have numbers and not where it begins.
+        let is_row = only.column == 0 || !contradicts || row.cells.len() * 2 > width;
+        if !others.is_empty() && is_row {
             break;
         }
         let lower = only.text.trim().to_lowercase();
         let is_note = NOTE_WORDS.iter().any(|word| lower.starts_with(word));
-        // In two columns, it may as well be a row with a missing value.
-        let contradicts = width > 2 && is_typed(&head[..head.len().min(at)], only.column);
         start = at;
         is_clear |= row.follows_gap || is_note || contradicts;
         if row.follows_gap {

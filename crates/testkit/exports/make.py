@@ -1678,4 +1678,205 @@ case(
     ),
 )
 
+# Tables that are easily read wrong ------------------------------------------------------------------------------------
+
+# A blank line in the middle, and below it a row with a text where the others have numbers: still one table.
+KUNDEN = [["Kunde 1", "Nord", "3.50"], ["Kunde 2", "Süd", "6.50"], ["Kunde 3", "Nord", "9.50"]]
+SPÄTERE = [["Kunde 30", "Süd", "90.50"], ["Kunde 31", "Nord", "93.50"]]
+
+
+def with_gap(row, end="\n", names="customer,region,amount"):
+    rows = lambda all: [",".join(one) for one in all]
+    return lines(names, *rows(KUNDEN), "", row, *rows(SPÄTERE), end=end)
+
+
+case(
+    "gap_then_dash.csv",
+    with_gap("Kunde 77,Nord,-"),
+    table("customer:text region:text amount:text", [*KUNDEN, ["Kunde 77", "Nord", "-"], *SPÄTERE]),
+)
+case(
+    "gap_then_word.csv",
+    with_gap("Kunde 77,Nord,see below", end="\r\n"),
+    table("customer:text region:text amount:text", [*KUNDEN, ["Kunde 77", "Nord", "see below"], *SPÄTERE]),
+)
+case(
+    "gap_then_word_alone.csv",
+    lines("id;Betrag", "A1;1", "A2;2", "A3;3", ";", "A77;k.A.", "A8;8", "A9;9"),
+    table("id:text Betrag:text", [["A1", "1"], ["A2", "2"], ["A3", "3"], ["A77", "k.A."], ["A8", "8"], ["A9", "9"]]),
+)
+case(
+    "gap_then_postcode.csv",
+    lines("code,name,postcode", "C1,Person 1,20001", "C2,Person 2,20002", "C3,Person 3,20003", "", "C4,Person 4,01067", "C5,Person 5,20005", "C6,Person 6,20006"),
+    table(
+        "code:text name:text postcode:text",
+        [["C1", "Person 1", "20001"], ["C2", "Person 2", "20002"], ["C3", "Person 3", "20003"], ["C4", "Person 4", "01067"], ["C5", "Person 5", "20005"], ["C6", "Person 6", "20006"]],
+    ),
+)
+
+case(
+    "gap_then_codes.csv",
+    lines("id,name,room", "1,Ada,101", "2,Bo,102", "3,Cem,103", "", "x1,Jones,B12", "30,Dora,230", "31,Eli,231", end="\n"),
+    table(
+        "id:text name:text room:text",
+        [["1", "Ada", "101"], ["2", "Bo", "102"], ["3", "Cem", "103"], ["x1", "Jones", "B12"], ["30", "Dora", "230"], ["31", "Eli", "231"]],
+    ),
+)
+
+
+def gap_then_word(book):
+    sheet = book.add_worksheet("Bestellungen")
+    rows = [["Kunde", "Region", "Betrag"], ["K1", "Nord", 3], ["K2", "Süd", 6], ["K3", "Nord", 9], [], ["K77", "Nord", "offen"], ["K30", "Süd", 90], ["K31", "Nord", 93]]
+    write_rows(sheet, rows)
+
+
+case(
+    "gap_then_word.xlsx",
+    xlsx(gap_then_word),
+    table(
+        "Kunde:text Region:text Betrag:integer",
+        [["K1", "Nord", 3], ["K2", "Süd", 6], ["K3", "Nord", 9], ["K77", "Nord", "offen"], ["K30", "Süd", 90], ["K31", "Nord", 93]],
+    ),
+)
+case(
+    "second_table.csv",
+    lines("Region,Orders,Returns", "North,12,1", "South,8,2", "West,5,0", "", "Region,Head,Since", "North,Anna,2019", "South,Bo,2021", end="\n"),
+    table("Region:text Orders:integer Returns:integer", [["North", 12, 1], ["South", 8, 2], ["West", 5, 0]]),
+    named=["has a second table from line 6", "if its rows belong to the first table, set `footer_rows = 0`"],
+    fix={"collection": ["header_row = 6"]},
+    fixed=table("Region:text Head:text Since:integer", [["North", "Anna", 2019], ["South", "Bo", 2021]]),
+)
+
+# Names of groups above the names of columns.
+case(
+    "group_names.csv",
+    lines(",,Inland,,Ausland,", "Nr,Kunde,Plan,Ist,Plan,Ist", "1,Anna,10,9,11,8", "2,Bo,20,18,22,16", "3,Cem,30,27,33,24", end="\n"),
+    table(
+        "Nr:integer|Kunde:text|Inland Plan:integer|Inland Ist:integer|Ausland Plan:integer|Ausland Ist:integer",
+        [[1, "Anna", 10, 9, 11, 8], [2, "Bo", 20, 18, 22, 16], [3, "Cem", 30, 27, 33, 24]],
+    ),
+    named=["has names of columns in two rows (lines 1 and 2), which are joined"],
+)
+case(
+    "group_names_beside_a_name.csv",
+    lines("Fan survey", "", "Team,,Democrat,,Republican,", ",Total,Asian,Black,Asian,Black", "Bears,58,1,4,2,3", "Bills,86,2,5,4,5", "Colts,98,3,6,6,7"),
+    table(
+        "Team:text|Total:integer|Democrat Asian:integer|Democrat Black:integer|Republican Asian:integer|Republican Black:integer",
+        [["Bears", 58, 1, 4, 2, 3], ["Bills", 86, 2, 5, 4, 5], ["Colts", 98, 3, 6, 6, 7]],
+    ),
+    named=["has names of columns in two rows (lines 3 and 4), which are joined"],
+)
+
+
+def group_names(book):
+    sheet = book.add_worksheet("Fans")
+    rows = [[None, None, "Democrat", None, "Republican"], ["Team", "All", "Asian", "Black", "Asian", "Black"], ["Bears", 58, 1, 4, 2, 3], ["Bills", 86, 2, 5, 4, 5], ["Colts", 98, 3, 6, 6, 7]]
+    write_rows(sheet, rows)
+
+
+case(
+    "group_names.xlsx",
+    xlsx(group_names),
+    table(
+        "Team:text|All:integer|Democrat Asian:integer|Democrat Black:integer|Republican Asian:integer|Republican Black:integer",
+        [["Bears", 58, 1, 4, 2, 3], ["Bills", 86, 2, 5, 4, 5], ["Colts", 98, 3, 6, 6, 7]],
+    ),
+)
+GROUPS = [[1, "Anna", 10, 9, 11, 8], [2, "Bo", 20, 18, 22, 16]]
+case(
+    "group_names_doubtful.csv",
+    lines(",,Inland,,Ausland,", "Nr,Kunde,Umsatz,Kosten,Fracht,Zoll", "1,Anna,10,9,11,8", "2,Bo,20,18,22,16", end="\n"),
+    table("Nr:integer Kunde:text Umsatz:integer Kosten:integer Fracht:integer Zoll:integer", GROUPS),
+    named=["may have names of columns in two rows (lines 1 and 2)"],
+    fix={"collection": ["header_row = 1", "header_rows = 2"]},
+    fixed=table("Nr:integer|Kunde:text|Inland Umsatz:integer|Inland Kosten:integer|Ausland Fracht:integer|Ausland Zoll:integer", GROUPS),
+)
+ANSWERS = [[1, "Yes", "Film A", "", "Film C"], [2, "Maybe", "", "Film B", ""], [3, "Yes", "Film A", "Film B", ""]]
+case(
+    "group_names_of_a_survey.csv",
+    lines("Id,Seen any?,Which films have you seen?,,", ",Response,Film A,Film B,Film C", "1,Yes,Film A,,Film C", "2,Maybe,,Film B,", "3,Yes,Film A,Film B,", end="\n"),
+    table(
+        "Id:integer|Seen any?:text|Which films have you seen?:text|:text|:text",
+        [[None, "Response", "Film A", "Film B", "Film C"], *ANSWERS],
+    ),
+    named=["may have names of columns in two rows (lines 1 and 2)"],
+    fix={"collection": ["header_row = 1", "header_rows = 2"]},
+    fixed=table(
+        "Id:integer|Seen any? Response:text|Which films have you seen? Film A:text|Which films have you seen? Film B:text|Which films have you seen? Film C:text",
+        ANSWERS,
+    ),
+)
+
+# A count above shares is within rounding of its own sum with them, and is no total.
+POLL = [
+    ["Do you approve?", "Unweighted n", 7128, 409],
+    [None, "Approve", 0.4235437284742122, 0.7359685555656279],
+    [None, "Disapprove", 0.5605019716447915, 0.2621072547531110],
+    [None, "No answer", 0.0159542998810031, 0.0019241896812604],
+    ["Trump Approval Totals", "Unweighted n", 7128, 409],
+    [None, "For", 0.4235437284742122, 0.7359685555656279],
+    [None, "Against", 0.5605019716447915, 0.2621072547531110],
+]
+
+
+def shares(book):
+    write_rows(book.add_worksheet("Poll"), [["Question", "Answer", "All", "Voters"], *POLL])
+
+
+case(
+    "counts_and_shares.xlsx",
+    xlsx(shares),
+    table("Question:text Answer:text All:number Voters:number", POLL),
+    named=["has a row that may be a total and is read as data (row 6: `Trump Approval Totals`)"],
+)
+case(
+    "notes_around.csv",
+    lines(
+        "Lots of people,,,",
+        "cannot resist writing,,,some notes",
+        "at,the,,top",
+        "of,,,spreadsheets",
+        "Name,Profession,Age,Born",
+        "David Bowie,musician,69,1947-01-08",
+        "Carrie Fisher,actor,60,1956-10-21",
+        "Chuck Berry,musician,90,1926-10-18",
+        "Some,,,",
+        ",also write,,",
+        ",,at the,bottom",
+        ",,,too!",
+        end="\n",
+    ),
+    table(
+        "Name:text Profession:text Age:integer Born:date",
+        [["David Bowie", "musician", 69, "1947-01-08"], ["Carrie Fisher", "actor", 60, "1956-10-21"], ["Chuck Berry", "musician", 90, "1926-10-18"]],
+    ),
+    named=["has 4 rows above the table (lines 1 to 4", "has 4 rows below the table (from line 9: `Some`)"],
+)
+
+
+def number_among_names(book):
+    sheet = book.add_worksheet("Teams")
+    rows = [
+        ["Houston Rockets", None, "https://example.com/HOU.html"],
+        ["Player", "Minutes", "Guard", "Forward", "Center", "Total", "Slope", None, "Factor", 1.17],
+        ["Chris Paul", 25.8, 30, 0, 0, 30, 0.18],
+        ["James Harden", 30.4, 10, 25, 0, 35, 0.21],
+        ["Eric Gordon", 24.5, 0, 0, 12, 12, 0.05],
+    ]
+    write_rows(sheet, rows)
+
+
+case(
+    "number_among_names.xlsx",
+    xlsx(number_among_names),
+    table(
+        "Player:text Minutes:number Guard:integer Forward:integer Center:integer Total:integer Slope:number Factor:text 1.17:text",
+        [
+            ["Chris Paul", 25.8, 30, 0, 0, 30, 0.18, None, None],
+            ["James Harden", 30.4, 10, 25, 0, 35, 0.21, None, None],
+            ["Eric Gordon", 24.5, 0, 0, 12, 12, 0.05, None, None],
+        ],
+    ),
+)
+
 print(f"{len(CASES)} files")

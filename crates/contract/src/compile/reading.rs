@@ -23,6 +23,13 @@ impl Compiler<'_> {
                 LayoutNoteKind::LeftOut => Diagnostic::note(message)
                     .code("rows_left_out")
                     .help(format!("to read that as data, set `{}` in {table_name}", note.setting)),
+                LayoutNoteKind::SecondTable => {
+                    Diagnostic::note(message).code("rows_left_out").help(format!(
+                        "to read that table instead, set `{}` in {table_name}; if its rows belong to the first table, set \
+                         `footer_rows = 0`, which reads all rows",
+                        note.setting
+                    ))
+                }
                 LayoutNoteKind::Doubt => Diagnostic::warning(message)
                     .code("doubtful_rows")
                     .help(format!("to leave that out, set `{}` in {table_name}", note.setting)),

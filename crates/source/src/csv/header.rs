@@ -170,7 +170,10 @@ pub(super) fn find_header(
     let mut names = match count {
         // The names are exactly what the file says.
         1 => field_texts(text, records[last].start, splitter),
-        _ => layout::join_names(&sketches[layout.at..layout.at + count], 0..width, |_, _, _| true),
+        _ => {
+            let header = &sketches[layout.at..layout.at + count];
+            layout::join_names(header, 0..width, |row, from, _| layout::has_name_below(header, row, from))
+        }
     };
     let lacks_first_name = count == 1 && lacks_first_name(names.len(), &records[last + 1..]);
     if lacks_first_name {

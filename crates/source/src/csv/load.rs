@@ -200,6 +200,8 @@ pub(super) struct ParsedCsv {
     pub(super) rows_start: usize,
     /// The bytes at which records below the header start that are not rows.
     pub(super) left_out: Vec<u32>,
+    /// The byte at which a second table begins.
+    pub(super) second_table: Option<u32>,
     /// Whether the names of columns look like data.
     pub(super) is_header_doubtful: bool,
 }
@@ -316,7 +318,13 @@ pub(super) fn parse(
         layout_notes,
         notes,
     };
-    Ok(ParsedCsv { table, rows_start, left_out: rows.left_out, is_header_doubtful: is_doubtful })
+    Ok(ParsedCsv {
+        table,
+        rows_start,
+        left_out: rows.left_out,
+        second_table: rows.second_table,
+        is_header_doubtful: is_doubtful,
+    })
 }
 
 /// Whether the only name and the lines below have one number of words each, most of which are numbers: a table of
@@ -360,6 +368,7 @@ struct RowScanner<'a> {
 struct ScannedRows {
     starts: Vec<u32>,
     left_out: Vec<u32>,
+    second_table: Option<u32>,
     profiles: Vec<CsvColumnProfile>,
     notes: Vec<LayoutNote>,
     read_only_reason: Option<String>,
@@ -391,6 +400,7 @@ impl RowScanner<'_> {
         let first = self.pass(&[])?;
         let left_out = self.find_left_out(&first)?;
         let excluded: Vec<u32> = left_out.rows.iter().map(|row| first.starts[*row]).collect();
+        let second_table = left_out.second_table.map(|row| first.starts[row]);
         let pass = match excluded.is_empty() {
             true => first,
             false => {
@@ -410,7 +420,7 @@ impl RowScanner<'_> {
         let profiles: Vec<_> = columns.map(|(column, format)| column.finish(format, locate)).collect();
         notes.extend(self.doubt_numbers(&starts, &profiles));
         let read_only_reason = left_out.read_only_reason;
-        Ok(ScannedRows { profiles, starts, left_out: excluded, notes, read_only_reason })
+        Ok(ScannedRows { profiles, starts, left_out: excluded, second_table, notes, read_only_reason })
     }
 
     /// The line of the file on which a record starts.
@@ -615,6 +625,10 @@ struct CsvRows<'a> {
 impl DataRows for CsvRows<'_> {
     fn len(&self) -> usize {
         self.len
+    }
+
+    fn unseen_len(&self) -> usize {
+        self.scanner.skipped_lines.count
     }
 
     fn number(&self, at: usize) -> u32 {

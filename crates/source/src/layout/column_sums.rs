@@ -27,6 +27,8 @@ struct ColumnSum {
     all: f64,
     rows: usize,
     has_negative: bool,
+    /// The most digits behind the decimal separator.
+    decimals: usize,
     /// The sum and the number of rows before each of the last totals.
     before: Vec<(f64, usize)>,
 }
@@ -46,11 +48,15 @@ pub(super) struct FoundSums {
     pub(super) most: bool,
 }
 
+/// A number is read with each of them.
+const DECIMAL_SEPARATORS: [char; 2] = ['.', ','];
+
 /// A total may be the sum of a group that ended at most so many totals ago.
 const GROUPS_MAX: usize = 50;
 
 impl ColumnSum {
-    fn add(&mut self, value: Option<f64>) {
+    fn add(&mut self, value: Option<f64>, decimals: usize) {
+        self.decimals = self.decimals.max(decimals);
         self.all += value.unwrap_or(0.0);
         self.rows += 1;
         self.has_negative |= value.is_some_and(|value| value < 0.0);
@@ -63,8 +69,9 @@ impl ColumnSum {
         let groups = self.before.iter().map(|(sum, rows)| (self.all - sum, self.rows - rows));
         let mut sums = all.into_iter().chain(groups.filter(|(_, rows)| *rows >= least));
         sums.any(|(sum, rows)| {
-            // The total of rounded values is not always the rounded total.
-            let rounding = 0.5 * 10_f64.powi(-(decimals as i32)) * rows as f64;
+            // The total of rounded values is not always the rounded total. Values with more digits than the total are not rounded.
+            let rounded = if self.decimals > decimals { 1 } else { rows };
+            let rounding = 0.5 * 10_f64.powi(-(decimals as i32)) * rounded as f64;
             let noise = self.all.abs() * 1e-12;
             (value - sum).abs() < rounding.min(sum.abs() * 1e-3).max(0.006) + noise
         })
@@ -79,8 +86,9 @@ impl ColumnSums {
                 let new = ColumnSum { before, ..ColumnSum::default() };
                 self.columns.resize(cell.column + 1, [new.clone(), new]);
             }
-            for (sum, value) in self.columns[cell.column].iter_mut().zip(readings(&cell.text)) {
-                sum.add(value);
+            let readings = readings(&cell.text).into_iter().zip(DECIMAL_SEPARATORS);
+            for (sum, (value, separator)) in self.columns[cell.column].iter_mut().zip(readings) {
+                sum.add(value, decimals(&cell.text, separator));
             }
         }
     }
@@ -139,7 +147,8 @@ impl ColumnSums {
         let count = |at: usize| {
             let is_sum = |cell: &&SketchedCell| {
                 let sum = self.columns.get(cell.column).map(|sums| &sums[at]);
-                let (value, decimals) = (readings(&cell.text)[at], decimals(&cell.text, ['.', ','][at]));
+                let (value, decimals) =
+                    (readings(&cell.text)[at], decimals(&cell.text, DECIMAL_SEPARATORS[at]));
                 sum.zip(value).is_some_and(|(sum, value)| sum.is_sum(value, decimals, group))
             };
             cells().filter(is_sum).count()
@@ -157,7 +166,7 @@ fn decimals(text: &str, separator: char) -> usize {
 
 /// A number with a point and with a comma as its decimal separator.
 pub(super) fn readings(text: &str) -> [Option<f64>; 2] {
-    ['.', ','].map(|decimal| {
+    DECIMAL_SEPARATORS.map(|decimal| {
         let text = text.trim();
         let is_negative = text.starts_with(['-', '−']) || text.ends_with('-') || text.contains('(');
         let digits: String = text

@@ -417,7 +417,7 @@ impl Grid {
         };
         let extends_to = |row: &SketchedRow, from: usize, to: usize| match has_merges(row) {
             true => self.merged_from(row.number, from).is_some_and(|last| to <= last as usize),
-            false => true,
+            false => layout::has_name_below(&rows, row, from),
         };
         layout::join_names(&rows, columns.iter().map(|column| *column as usize), extends_to)
     }

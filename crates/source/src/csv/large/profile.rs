@@ -45,6 +45,8 @@ pub(super) struct LargeTable {
     rows_start: u64,
     /// Records below the header that are not rows, in the start and the end of the file, ascending.
     left_out: Vec<u64>,
+    /// Where a second table begins.
+    second_table: Option<u64>,
     is_header_doubtful: bool,
     /// Whether blank records and repeated headers are rows, and where the table ends, if the manifest says so.
     keeps_all: bool,
@@ -104,7 +106,7 @@ impl LargeTable {
         text.push_str(&ends.tail);
         let skipped = SkippedLines { at: head_bytes, count: ends.lines_between };
         let decoded = DecodedText { text, start: 0, encoding: start.encoding, note: start.note };
-        let ParsedCsv { table, rows_start, left_out, is_header_doubtful } =
+        let ParsedCsv { table, rows_start, left_out, second_table, is_header_doubtful } =
             parse(decoded, extension, options, skipped)?;
         let in_file = |at: &u32| match (*at as usize).checked_sub(head_bytes) {
             None => u64::from(*at),
@@ -113,6 +115,7 @@ impl LargeTable {
         let layout = &options.table.layout;
         Ok(Self {
             left_out: left_out.iter().map(in_file).collect(),
+            second_table: second_table.as_ref().map(in_file),
             table,
             rows: 0,
             encoding,
@@ -132,6 +135,9 @@ impl LargeTable {
         let mut reader = RecordReader::new(open(path)?, self.encoding, self.table.splitter.delimiter);
         let mut scratch = String::new();
         while let Some(record) = reader.next()? {
+            if self.second_table.is_some_and(|start| record.offset >= start) {
+                return Ok(());
+            }
             if record.offset < self.rows_start || self.left_out.binary_search(&record.offset).is_ok() {
                 continue;
             }
@@ -213,6 +219,7 @@ impl LargeTable {
         part(&[self.table.splitter.delimiter, u8::from(self.is_header_doubtful), u8::from(self.keeps_all)]);
         part(&self.rows_start.to_be_bytes());
         self.left_out.iter().for_each(|offset| part(&offset.to_be_bytes()));
+        self.second_table.iter().for_each(|offset| part(&offset.to_be_bytes()));
         part(self.stop_at.as_deref().unwrap_or_default().as_bytes());
     }
 }

@@ -173,6 +173,25 @@ fn the_end_of_a_long_file_is_looked_at() {
 }
 
 #[test]
+fn a_long_file_ends_where_a_second_table_begins_and_not_at_a_blank_line() {
+    let options = Options::default();
+    let rows = |count: u32| {
+        (1..=count).map(|number| format!("{number},name {number},{}.50\n", number % 7)).collect::<String>()
+    };
+    let others: String = (1..=500).map(|number| format!("x{number},y,{}\n", 2000 + number)).collect();
+    for (last, count) in [("\noffice,head,since\n", 5), ("\n501,n,none\n", 506), ("\n501,n,-\n", 506)] {
+        let (below, total) = match count {
+            5 => (others.as_str(), 5),
+            _ => (&*rows(500), count),
+        };
+        let text = format!("id,name,total\n{}{last}{below}", rows(5));
+        check(text.as_bytes(), &options, 200);
+        let facts = Place::new(text.as_bytes()).large(options.clone(), 200).introspect().expect("facts");
+        assert_eq!(facts.tables[0].row_count, Some(total), "{last}");
+    }
+}
+
+#[test]
 fn what_is_wrong_in_the_middle_has_its_line() {
     let options = Options::default();
     for (row, wrong) in [("300,name 300,6.50", "300,name 300"), ("300,name 300,6.50", "300,n,6.50,x")] {
