@@ -1854,6 +1854,28 @@ case(
 )
 
 
+def merged_note(book):
+    sheet = book.add_worksheet("Arts")
+    rows = [
+        ["Lots of people", None, None, None],
+        ["at", "the", None, "top"],
+        ["or", None, None, "cells"],
+        ["Name", "Profession", "Age", "Films"],
+        ["David Bowie", "musician", 69, 20],
+        ["Carrie Fisher", "actor", 60, 90],
+    ]
+    write_rows(sheet, rows)
+    sheet.merge_range("B3:C3", "merging")
+
+
+case(
+    "notes_merged.xlsx",
+    xlsx(merged_note),
+    table("Name:text Profession:text Age:integer Films:integer", [["David Bowie", "musician", 69, 20], ["Carrie Fisher", "actor", 60, 90]]),
+    named=["has 3 rows above the table (rows 1 to 3"],
+)
+
+
 def number_among_names(book):
     sheet = book.add_worksheet("Teams")
     rows = [
