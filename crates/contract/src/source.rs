@@ -206,7 +206,10 @@ impl LayoutNote {
     /// Whether another reading has other rows or other names.
     pub fn is_about_rows(&self) -> bool {
         match self.kind {
-            LayoutNoteKind::LeftOut | LayoutNoteKind::Doubt | LayoutNoteKind::DoubtfulHeader => true,
+            LayoutNoteKind::LeftOut
+            | LayoutNoteKind::SecondTable
+            | LayoutNoteKind::Doubt
+            | LayoutNoteKind::DoubtfulHeader => true,
             LayoutNoteKind::Gaps
             | LayoutNoteKind::DoubtfulYears
             | LayoutNoteKind::DoubtfulNumbers

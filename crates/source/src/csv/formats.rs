@@ -71,7 +71,8 @@ pub(super) trait ColumnScan {
 
     /// The first value of a column that was scanned, and its line. `is_shown_by` chooses among all of them, where they can be
     /// read again.
-    fn first_value(&mut self, position: usize, is_shown_by: &dyn Fn(&str) -> bool) -> Option<(usize, String)>;
+    fn first_value(&mut self, position: usize, is_shown_by: &dyn Fn(&str) -> bool)
+    -> Option<(usize, String)>;
 }
 
 /// Reads the columns that may have a format once more. `declared` are the formats for a column of this type.

@@ -693,7 +693,11 @@ impl ColumnScan for RowsInMemory<'_> {
         Ok(())
     }
 
-    fn first_value(&mut self, position: usize, is_shown_by: &dyn Fn(&str) -> bool) -> Option<(usize, String)> {
+    fn first_value(
+        &mut self,
+        position: usize,
+        is_shown_by: &dyn Fn(&str) -> bool,
+    ) -> Option<(usize, String)> {
         self.starts.iter().find_map(|start| {
             let cells = self.scanner.cells(*start);
             let cell = cells.into_iter().find(|cell| cell.column == position && is_shown_by(&cell.text))?;
