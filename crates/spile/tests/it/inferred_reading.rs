@@ -152,3 +152,39 @@ fn a_least_or_greatest_value_among_values_of_several_types_is_refused() {
         )],
     );
 }
+
+#[test]
+fn an_ambiguous_column_is_shown_by_a_value_that_has_two_readings() {
+    let sheet = ("sales.csv", &b"id,amount\n1,2\n2,15\n3,\"1,846\"\n4,\"2,004\"\n"[..]);
+    let project = TestProject::new(&[sheet]);
+    let checked = project.run(&["check", "sales.csv"]);
+    assert!(checked.stdout.contains("its values are ambiguous: first `1,846` in line 4"), "{checked}");
+}
+
+/// With `header_rows = 0`, which `check` proposes, no column has the name of the guessed key.
+#[test]
+fn the_guessed_key_of_a_doubtful_table_does_not_contradict_what_check_proposes() {
+    let rows = b"\
+        CN010010,01,001,\"Autauga County, AL\",2009,\"23,288  \",\"21,025  \",\"2,263  \",9.7\n\
+        PA011000,01,003,\"Baldwin County, AL\",2009,\"81,706  \",\"74,238  \",\"7,468  \",9.1\n\
+        CN010050,01,005,\"Barbour County, AL\",2009,\"9,703  \",\"8,401  \",\"1,302  \",13.4\n\
+        CN010070,01,007,\"Bibb County, AL\",2009,\"8,475  \",\"7,453  \",\"1,022  \",12.1\n\
+        CN010090,01,009,\"Blount County, AL\",2009,\"25,306  \",\"22,789  \",\"2,517  \",9.9\n\
+        CN010110,01,011,\"Bullock County, AL\",2009,\"3,527  \",\"2,948  \",579  ,16.4\n\
+        CN010130,01,013,\"Butler County, AL\",2009,\"8,884  \",\"7,403  \",\"1,481  \",16.7\n\
+        PA010250,01,015,\"Calhoun County, AL\",2009,\"52,055  \",\"46,422  \",\"5,633  \",10.8\n\
+    ";
+    let project = TestProject::new(&[("counties.csv", rows)]);
+    let checked = project.run(&["check", "counties.csv"]);
+    assert!(checked.stdout.contains("`header_rows = 0`"), "{checked}");
+    assert_eq!(project.run(&["init", "counties.csv"]).code, Some(0));
+    let path = project.folder.join("spile.toml");
+    let manifest = std::fs::read_to_string(&path).expect("a manifest");
+    assert!(manifest.contains("\n#key = "), "{manifest}");
+    let table = "[collections.counties]\n";
+    assert!(manifest.contains(table), "{manifest}");
+    std::fs::write(&path, manifest.replace(table, &format!("{table}header_rows = 0\n"))).expect("written");
+    let checked = project.run(&["check"]);
+    assert_eq!(checked.code, Some(0), "{checked}");
+    assert!(checked.stdout.contains("8 rows"), "{checked}");
+}

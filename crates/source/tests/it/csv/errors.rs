@@ -68,6 +68,13 @@ fn a_file_that_is_neither_utf8_nor_windows_1252_is_refused_with_likely_encodings
     // Bytes that Windows-1252 does not have, in no other encoding either.
     let text = error_text(&TestFile::new("people.csv", b"a,b\n1,\xff\x81\xff\n"), None);
     assert!(text.starts_with("`people.csv` line 2 is neither UTF-8 nor Windows-1252"), "{text}");
+    // Western European with a damaged character: that encoding reads every byte, and no other one fits.
+    let text = error_text(&TestFile::new("people.csv", b"name,city\nAnn\xe9,W\xc5\x81adys\n"), None);
+    assert!(text.contains("`encoding = \"windows-1252\"` (`Ann\u{e9},W\u{c5}adys`)"), "{text}");
+    // Beyond the part of a large file that is looked at, there is no line to show.
+    let long = [b"name,city\n".as_slice(), &b"Ann,Bonn\n".repeat(10_000), b"Ren\xe9 \x81,Rome\n"].concat();
+    let text = error_text(&TestFile::new("people.csv", long), None);
+    assert!(text.ends_with("in the manifest: `encoding = \"windows-1252\"`"), "{text}");
 }
 
 #[test]
