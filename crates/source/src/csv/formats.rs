@@ -138,7 +138,10 @@ fn decide<S: ColumnScan>(
             FormatOutcome::Inferred(format, data_type) => InferredFormat::Format(format, data_type),
             FormatOutcome::Ambiguous(formats) => {
                 let is_shown_by = |text: &str| AmbiguousFormat::is_shown_by(&formats, text);
-                let (line, first_value) = scan.first_value(position, &is_shown_by).unwrap_or_default();
+                // `02/02/2026` is the same day in both readings; a column may have no other values.
+                let shown = scan.first_value(position, &is_shown_by);
+                let (line, first_value) =
+                    shown.or_else(|| scan.first_value(position, &|_| true)).unwrap_or_default();
                 let first_location = format!("line {line}");
                 InferredFormat::Ambiguous(AmbiguousFormat { formats, first_value, first_location })
             }

@@ -283,9 +283,8 @@ impl LargeFormat for LargeRows {
         let header = columns.iter().map(|column| column.name.clone()).collect();
         let unit = self.stream.row_unit();
         let findings = columns.into_iter().zip(outcomes).map(|(column, outcome)| {
-            let first = |_: &dyn Fn(&str) -> bool| {
-                column.first_text.map(|(text, row)| (text, format!("{unit} {row}")))
-            };
+            let first_text = column.first_text.map(|(text, row)| (text, format!("{unit} {row}")));
+            let first = |_: &dyn Fn(&str) -> bool| first_text.clone();
             ColumnFindings::new(column.profile, column.null_texts, outcome, first)
         });
         Ok(FoundTable { rows, header, columns: findings.collect() })

@@ -96,14 +96,16 @@ impl ColumnFindings {
         profile: TableColumnProfile,
         null_texts: Vec<String>,
         outcome: FormatOutcome,
-        first: impl FnOnce(&dyn Fn(&str) -> bool) -> Option<(String, String)>,
+        first: impl Fn(&dyn Fn(&str) -> bool) -> Option<(String, String)>,
     ) -> Self {
         let (mut format, mut ambiguous_format) = (None, None);
         match outcome {
             FormatOutcome::Inferred(found, data_type) => format = Some((found, data_type)),
             FormatOutcome::Ambiguous(formats) => {
                 let is_shown_by = |text: &str| AmbiguousFormat::is_shown_by(&formats, text);
-                let (first_value, first_location) = first(&is_shown_by).unwrap_or_default();
+                // `02/02/2026` is the same day in both readings; a column may have no other values.
+                let shown = first(&is_shown_by).or_else(|| first(&|_| true));
+                let (first_value, first_location) = shown.unwrap_or_default();
                 ambiguous_format = Some(AmbiguousFormat { formats, first_value, first_location });
             }
             FormatOutcome::None => {}

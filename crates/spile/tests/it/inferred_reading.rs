@@ -159,6 +159,11 @@ fn an_ambiguous_column_is_shown_by_a_value_that_has_two_readings() {
     let project = TestProject::new(&[sheet]);
     let checked = project.run(&["check", "sales.csv"]);
     assert!(checked.stdout.contains("its values are ambiguous: first `1,846` in line 4"), "{checked}");
+    // The same day in both readings.
+    let project =
+        TestProject::new(&[("days.csv", &b"id,day\n1,01/01/2026\n2,02/02/2026\n3,03/03/2026\n"[..])]);
+    let checked = project.run(&["check", "days.csv"]);
+    assert!(checked.stdout.contains("its values are ambiguous: first `01/01/2026` in line 2"), "{checked}");
 }
 
 /// With `header_rows = 0`, which `check` proposes, no column has the name of the guessed key.
